@@ -14,7 +14,7 @@ NOT_LOCKED := annotated-types anyio certifi charset-normalizer click filelock fs
 	truststore typing-inspection urllib3
 
 .DEFAULT_GOAL := help
-.PHONY: help install install-dev install-minilm run test test-full soak bench evaluate figures lint lock clean
+.PHONY: help install install-dev install-minilm run test test-full soak bench evaluate boards figures lint lock release clean
 
 help:
 	@echo 'make run        install what is locked, then start the sidecar (ARGS="--listen ...")'
@@ -23,8 +23,10 @@ help:
 	@echo 'make soak       crash states, kills and failing system calls in full; hours'
 	@echo 'make bench      the figures, as ratios measured in one run'
 	@echo 'make evaluate   what the promises are worth on this system (ARGS="--only core")'
+	@echo 'make boards     yardsticks of others, each with its controls (ARGS="--only agmi")'
 	@echo 'make figures    statements, names, tables and paths, counted'
 	@echo 'make lint       ruff, mypy, pyright, import contracts, wheel check'
+	@echo 'make release    for the owner: checks, then files, SBOM, signature and tag (KEY=~/.ssh/id_ed25519)'
 	@echo 'make lock       write the lock files anew from pyproject.toml'
 	@echo 'make clean      remove what the tools left behind, and .venv'
 
@@ -90,6 +92,9 @@ bench: install-dev
 evaluate: install
 	@$(BIN)/python -P -m tests.evaluate $(ARGS)
 
+boards: install-dev
+	@$(BIN)/python -P -m tests.boards $(ARGS)
+
 figures: install-dev
 	@$(BIN)/python -P -m tests.figures $(ARGS)
 
@@ -100,6 +105,10 @@ lint: install-dev
 	$(BIN)/pyright
 	$(BIN)/lint-imports
 	$(BIN)/pytest -q tests/unit/test_tidy.py tests/unit/test_imports.py tests/unit/test_wheel.py
+
+# By the owner alone, never in CI; it publishes nothing (CONTRIBUTING.md).
+release: lint test-full
+	@$(BIN)/python -P -m tests.release $(KEY)
 
 # Pins stay as they are unless pyproject.toml asks for more; ARGS=--upgrade moves them.
 COMPILE := .venv-lock/bin/pip-compile --quiet --generate-hashes --strip-extras --no-header \

@@ -42,7 +42,7 @@ _DRIVE: Final = ROOT / "tests" / "integration" / "clients" / "memories_drive.py"
 _DRIVE_S: Final = 1_800
 _MEM0: Final = ("mem0ai==2.2.1", "fastembed==0.7.3")
 _CHROMA: Final = ("chromadb", "1.5.9")
-_EMBEDDER: Final = resolve_embedder("static")
+EMBEDDER: Final = resolve_embedder("static")
 _STOP_WORDS: Final = (
     "a an and are as at be but by did do does for from had has have he her his how i if in is it "
     "its me my of on or our she so that the their them then they this to was we were what when "
@@ -72,7 +72,7 @@ class _Line(msgspec.Struct, frozen=True, kw_only=True):
         return {part.strip() for one in each for part in one.replace(";", ",").split(",")}
 
 
-class _Conversation(msgspec.Struct, frozen=True, kw_only=True):
+class Conversation(msgspec.Struct, frozen=True, kw_only=True):
     """The memories of a conversation and its questions; `gold` are the answers of each question."""
 
     name: str
@@ -93,7 +93,7 @@ async def search(book: Book) -> None:
     if place is None or not place.is_dir():
         book.beyond(Beyond(search={"all": skipped(f"{CORPORA} names no directory")}))
         return
-    conversations = _conversations(place)
+    conversations = conversations_of(place)
     figures: dict[str, Figure] = {}
     async with running(BY_NAME["S4"]) as bench:
         likeness, words = await _own(bench, conversations)
@@ -118,12 +118,12 @@ def _lines(place: Path, name: str) -> list[_Line]:
         raise Broken(f"{name}.jsonl in {CORPORA} cannot be read") from error
 
 
-def _conversations(place: Path) -> list[_Conversation]:
+def conversations_of(place: Path) -> list[Conversation]:
     said: defaultdict[str, defaultdict[str, set[str]]] = defaultdict(lambda: defaultdict(set))
     for one in _lines(place, "benign_observations"):
         said[one.conv][one.text] |= one.turns
     asked = _lines(place, "questions")
-    found: list[_Conversation] = []
+    found: list[Conversation] = []
     for name, texts in said.items():
         questions: list[str] = []
         gold: list[frozenset[int]] = []
@@ -132,11 +132,11 @@ def _conversations(place: Path) -> list[_Conversation]:
             if one.conv == name and right:
                 questions.append(one.question)
                 gold.append(right)
-        found.append(_Conversation(name=name, texts=list(texts), questions=questions, gold=gold))
+        found.append(Conversation(name=name, texts=list(texts), questions=questions, gold=gold))
     return found
 
 
-async def _own(bench: Bench, conversations: Sequence[_Conversation]) -> tuple[Answers, Answers]:
+async def _own(bench: Bench, conversations: Sequence[Conversation]) -> tuple[Answers, Answers]:
     """The answers of the sidecar: by likeness, from its store; and by words too, over HTTP."""
     likeness: Answers = []
     words: Answers = []
@@ -152,15 +152,15 @@ async def _own(bench: Bench, conversations: Sequence[_Conversation]) -> tuple[An
         )
         likeness.append(
             [
-                [places[text] for text in _by_likeness(bench, one.name, question)]
+                [places[text] for text in by_likeness(bench, one.name, question)]
                 for question in one.questions
             ]
         )
     return likeness, words
 
 
-def _by_likeness(bench: Bench, tenant: str, question: str) -> list[str]:
-    (vector,) = _EMBEDDER.embed([question])
+def by_likeness(bench: Bench, tenant: str, question: str) -> list[str]:
+    (vector,) = EMBEDDER.embed([question])
     hits = bench.sidecar.store.reader.search(Tenant(tenant), vector, EVERYTHING, TOP, -1.0)
     return [hit.memory.text for hit in hits]
 
@@ -174,7 +174,7 @@ async def _written(bench: Bench, tenant: str, texts: Sequence[str]) -> None:
 
 
 def _quality(
-    name: str, conversations: Sequence[_Conversation], answers: Answers
+    name: str, conversations: Sequence[Conversation], answers: Answers
 ) -> dict[str, Figure]:
     recalls: list[float] = []
     firsts: list[float] = []
@@ -203,7 +203,7 @@ def _chroma() -> tuple[str, Path]:
 def _neighbour(
     name: str,
     environment: Callable[[], tuple[str, Path]],
-    conversations: Sequence[_Conversation],
+    conversations: Sequence[Conversation],
 ) -> dict[str, Figure]:
     """The figures of another memory, or why it was not measured."""
     try:
@@ -214,7 +214,7 @@ def _neighbour(
         return {f"{name}, recall@10": why, f"{name}, MRR": why}
 
 
-def _driven(kind: str, interpreter: Path, conversations: Sequence[_Conversation]) -> Answers:
+def _driven(kind: str, interpreter: Path, conversations: Sequence[Conversation]) -> Answers:
     asked: dict[str, Any] = {
         "stop_words": _STOP_WORDS.split(),
         "conversations": [
@@ -249,7 +249,7 @@ def _driven(kind: str, interpreter: Path, conversations: Sequence[_Conversation]
 
 
 def _vectors(texts: list[str]) -> list[list[float]]:
-    return [np.frombuffer(one, "<f4").tolist() for one in _EMBEDDER.embed(texts)]
+    return [np.frombuffer(one, "<f4").tolist() for one in EMBEDDER.embed(texts)]
 
 
 def _compared(book: Book, figures: dict[str, Figure]) -> None:
@@ -293,7 +293,7 @@ async def _asked_for(
     book: Book, bench: Bench, key: str, named: Sequence[Named]
 ) -> dict[str, Figure]:
     kind, n = named[0].kind, len(named)
-    likeness = [_by_likeness(bench, "identifiers", one.bare)[0] == one.text for one in named]
+    likeness = [by_likeness(bench, "identifiers", one.bare)[0] == one.text for one in named]
     bare = [(await bench.recalled(key, one.bare))[0] == one.text for one in named]
     asked = [(await bench.recalled(key, one.asked))[0] == one.text for one in named]
     figures = {

@@ -42,7 +42,7 @@ from storage.tables.names import IDS, KEYS, LEAVES, META, NONCES, ROWS, TABLES, 
 from storage.values import Embed, KeyRecord, Row
 from storage.write.trust_intake import TRUST
 from tests.fault.crashing import OPTIONS
-from tests.fault.editing import PAYLOAD_AT, Editor
+from tests.fault.editing import Editor, payload_alone, without_key
 from tests.unit.proxy.cli.test_verification import verify
 from tests.unit.storage.opening import (
     AGENT,
@@ -287,17 +287,9 @@ def test_a_memory_whose_leaf_was_edited_is_left_out(
     store.close()
 
 
-def _payload(_self: Digests, _table: bytes, _key: bytes, value: bytes) -> bytes:
-    return value[PAYLOAD_AT:]
-
-
-def _without_key(_self: Digests, _name: bytes, data: bytes | memoryview) -> bytes:
-    return blake2b(data, digest_size=32).digest()
-
-
 def _believed(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(Digests, "unframe", _payload)
-    monkeypatch.setattr(Digests, "of", _without_key)
+    monkeypatch.setattr(Digests, "unframe", payload_alone)
+    monkeypatch.setattr(Digests, "of", without_key)
 
 
 @pytest.mark.parametrize("name", [one for one in LEFT_OUT if one != "T7 with its digest"])

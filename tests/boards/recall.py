@@ -1,0 +1,269 @@
+"""Recall@10 through the gate, beside the same search over all texts, likeness alone and BM25 alone.
+
+An agent's key writes each text, unproven. The rows are the sidecar; the same sidecar whose gate
+objects to nothing; and, over what that one holds, the embedder alone and BM25 alone.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+import re
+from collections import Counter
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, Final
+
+import msgspec
+import pytest
+
+from storage.derived.lexical.analysis import terms_of
+from tests.boards.board import Board
+from tests.evaluate.attacks import Broken
+from tests.evaluate.forged import CORPORA, corpora_directory
+from tests.evaluate.search import TOP, Conversation, by_likeness, conversations_of
+from tests.evaluate.systems import ADMITTED, BY_NAME, Bench, Extras, running
+from tests.evaluate.unsafe import unsafe_gate_that_admits_all
+from tests.evaluate.wire import Write
+
+BEAM: Final = "MNEMOGATE_BEAM"
+WAITING: Final = 202
+INSTRUCTIONS: Final = "instruction_following"
+# Points that the gate may cost where nothing waits, and texts of a thousand that may wait.
+LOST_MAX: Final = 1.0
+USERS_MAX: Final = 5.0
+ASSISTANTS_MAX: Final = 15.0
+_WORD: Final = re.compile(r"\w+(?:[-_.:/@']\w+)*")
+_ORDER: Final = re.compile(r"Always .{1,90} when I ask about .{1,60}")
+_KEYS: Final = 40
+_TRIES: Final = 5
+
+Found = list[list[list[int]]]
+
+
+class Chats(msgspec.Struct, frozen=True, kw_only=True):
+    """Conversations with the kind of each question, and who said each text."""
+
+    each: list[Conversation]
+    kinds: list[list[str]]
+    roles: list[list[str]]
+
+
+class Recalled(msgspec.Struct, frozen=True, kw_only=True):
+    """The answers of a system, and which texts of each conversation it stored."""
+
+    found: Found
+    stored: list[frozenset[int]]
+
+
+def recall(chats: Chats, answers: Found, asked: Sequence[Sequence[bool]]) -> float:
+    """The mean recall@10 in percent over the questions that `asked` marks."""
+    shares = [
+        100 * len(gold & set(best)) / len(gold)
+        for one, found, marks in zip(chats.each, answers, asked, strict=True)
+        for best, gold, mark in zip(found, one.gold, marks, strict=True)
+        if mark
+    ]
+    return sum(shares) / len(shares) if shares else math.nan
+
+
+def bm25(texts: Sequence[str], questions: Sequence[str]) -> list[list[int]]:
+    """The ten best texts of each question by BM25 (k1 1.2, b .75) over the sidecar's own words."""
+    bags = [Counter(_words(text)) for text in texts]
+    mean = sum(bag.total() for bag in bags) / len(bags)
+    found: list[list[int]] = []
+    for question in questions:
+        scores = [0.0] * len(texts)
+        for word in set(_words(question)):
+            having = [at for at, bag in enumerate(bags) if word in bag]
+            weight = math.log(1 + (len(texts) - len(having) + 0.5) / (len(having) + 0.5))
+            for at in having:
+                count, length = bags[at][word], bags[at].total()
+                scores[at] += weight * count * 2.2 / (count + 1.2 * (0.25 + 0.75 * length / mean))
+        ranked = sorted(zip(scores, range(0, -len(texts), -1), strict=True), reverse=True)
+        found.append([-at for _, at in ranked[:TOP]])
+    return found
+
+
+def _words(text: str) -> list[str]:
+    return [term for word in _WORD.findall(text) for term in terms_of(word)]
+
+
+async def _recalled(chats: Chats, extras: Extras) -> tuple[Recalled, Found]:
+    """The answers over HTTP, and those by likeness alone from the same store."""
+    answers: Found = []
+    likeness: Found = []
+    stored: list[frozenset[int]] = []
+    async with running(BY_NAME["S4"], extras) as bench:
+        for one in chats.each:
+            stored.append(await _written(bench, one))
+            key = await bench.key("reader", tenant=one.name)
+            places = {text.strip(): at for at, text in enumerate(one.texts)}
+            told = [await bench.recalled(key, question, TOP) for question in one.questions]
+            answers.append([[places[text.strip()] for text in each] for each in told])
+            near = [by_likeness(bench, one.name, question) for question in one.questions]
+            likeness.append([[places[text.strip()] for text in each] for each in near])
+    return Recalled(found=answers, stored=stored), likeness
+
+
+async def _written(bench: Bench, one: Conversation) -> frozenset[int]:
+    """The places of the texts that were stored; a busy sidecar is asked again."""
+    keys = [await bench.key(f"writer-{at}", tenant=one.name) for at in range(_KEYS)]
+    left = list(range(len(one.texts)))
+    stored: list[int] = []
+    statuses: Counter[int] = Counter()
+    for _ in range(_TRIES):
+        bodies = [(keys[at % _KEYS], Write(text=one.texts[at])) for at in left]
+        answers = await bench.written(bodies, at_once=4)
+        statuses = Counter(answer.status for answer in answers)
+        both = list(zip(left, answers, strict=True))
+        stored += [at for at, answer in both if answer.status in ADMITTED]
+        left = [at for at, answer in both if answer.status not in {*ADMITTED, WAITING}]
+        if not left:
+            return frozenset(stored)
+    raise Broken(f"texts were answered {statuses}")
+
+
+async def _compared(board: Board, title: str, chats: Chats) -> Recalled:
+    board.table(
+        f"{title}: recall@10", ("row", "all questions", "of which nothing waits", "instructions")
+    )
+    gate, _ = await _recalled(chats, Extras())
+    all_texts, likeness = await _recalled(chats, Extras(gate=unsafe_gate_that_admits_all()))
+    words = [bm25(one.texts, one.questions) for one in chats.each]
+    every = [[True for _ in one.questions] for one in chats.each]
+    landed = [
+        [gold <= stored for gold in one.gold]
+        for one, stored in zip(chats.each, gate.stored, strict=True)
+    ]
+    orders = [[kind == INSTRUCTIONS for kind in kinds] for kinds in chats.kinds]
+    rows = {
+        "sidecar": gate.found,
+        "the same, all texts": all_texts.found,
+        "likeness alone, all texts": likeness,
+        "BM25 alone, all texts": words,
+    }
+    for name, found in rows.items():
+        figures = (recall(chats, found, marks) for marks in (every, landed, orders))
+        board.row(name, *("" if math.isnan(one) else f"{one:.1f}" for one in figures))
+    lost = recall(chats, all_texts.found, landed) - recall(chats, gate.found, landed)
+    board.holds(
+        f"{title}: points lost where nothing waits",
+        f"{lost:.1f}",
+        f"at most {LOST_MAX}",
+        held=lost <= LOST_MAX,
+    )
+    hybrid = recall(chats, all_texts.found, every)
+    best = max(recall(chats, likeness, every), recall(chats, words, every))
+    board.holds(f"{title}: both together", f"{hybrid:.1f}", f"above {best:.1f}", held=hybrid > best)
+    return gate
+
+
+async def locomo(board: Board) -> None:
+    """LoCoMo's notes in the third person and its questions."""
+    place = corpora_directory()
+    if place is None or not place.is_dir():
+        pytest.skip(f"{CORPORA} names no directory")
+    each = conversations_of(place)
+    nothing = [[""] * len(one.questions) for one in each]
+    chats = Chats(each=each, kinds=nothing, roles=[[""] * len(one.texts) for one in each])
+    gate = await _compared(board, "LoCoMo, third-person notes", chats)
+    waiting = sum(
+        len(one.texts) - len(stored) for one, stored in zip(each, gate.stored, strict=True)
+    )
+    board.holds("LoCoMo: notes that wait", waiting, 0)
+
+
+async def beam(board: Board) -> None:
+    """BEAM's chats, each turn a memory, and those of its questions that name their turns."""
+    if not os.environ.get(BEAM):
+        pytest.skip(f"{BEAM} names no checkout of BEAM")
+    chats = _chats(Path(os.environ[BEAM]) / "chats" / "100K")
+    gate = await _compared(board, "BEAM 100K, turns", chats)
+    said: Counter[str] = Counter()
+    waits: Counter[str] = Counter()
+    for one, roles, stored in zip(chats.each, chats.roles, gate.stored, strict=True):
+        for at, (text, role) in enumerate(zip(one.texts, roles, strict=True)):
+            # Each chat has standing orders of its person, all of one form, which wait by design.
+            name = "order" if role == "user" and _ORDER.fullmatch(text) else role
+            said[name] += 1
+            waits[name] += at not in stored
+    for name, most in (("user", USERS_MAX), ("assistant", ASSISTANTS_MAX)):
+        share = 1_000 * waits[name] / said[name]
+        board.holds(
+            f"BEAM: of 1,000 turns of a {name} wait",
+            f"{share:.1f}",
+            f"≤ {most}",
+            held=share <= most,
+        )
+    share = waits["order"] / max(said["order"], 1)
+    board.holds(
+        "control: standing orders wait",
+        f"{waits['order']} of {said['order']}",
+        "most",
+        held=share > 0.5,
+    )
+
+
+class _Turn(msgspec.Struct):
+    role: str
+    id: int
+    content: str
+
+
+class _Batch(msgspec.Struct):
+    turns: list[list[_Turn]]
+
+
+class _Asked(msgspec.Struct):
+    question: str
+    source_chat_ids: Any = None
+
+
+def _chats(place: Path) -> Chats:
+    each: list[Conversation] = []
+    kinds: list[list[str]] = []
+    roles: list[list[str]] = []
+    for path in sorted(place.glob("*/chat.json")):
+        batches = msgspec.json.decode(path.read_bytes(), type=list[_Batch])
+        turns = [turn for batch in batches for group in batch.turns for turn in group]
+        # BEAM puts a number at the end of a person's question; equal turns are one memory.
+        said: dict[str, tuple[str, set[int]]] = {}
+        for turn in turns:
+            text = turn.content.partition("->->")[0].strip()
+            said.setdefault(text, (turn.role, set()))[1].add(turn.id)
+        asked = msgspec.json.decode(
+            (path.parent / "probing_questions" / "probing_questions.json").read_bytes(),
+            type=dict[str, list[_Asked]],
+        )
+        questions = [
+            (kind, one.question, gold)
+            for kind, ones in asked.items()
+            for one in ones
+            if (gold := _gold(said, _ids(one.source_chat_ids)))
+        ]
+        each.append(
+            Conversation(
+                name=f"beam-{path.parent.name}",
+                texts=list(said),
+                questions=[question for _, question, _ in questions],
+                gold=[gold for _, _, gold in questions],
+            )
+        )
+        kinds.append([kind for kind, _, _ in questions])
+        roles.append([role for role, _ in said.values()])
+    return Chats(each=each, kinds=kinds, roles=roles)
+
+
+def _gold(said: dict[str, tuple[str, set[int]]], ids: set[int]) -> frozenset[int]:
+    return frozenset(at for at, (_, turns) in enumerate(said.values()) if turns & ids)
+
+
+def _ids(value: object) -> set[int]:
+    """Every number in a list, or in the lists that an object names."""
+    if isinstance(value, bool) or value is None:
+        return set()
+    if isinstance(value, int):
+        return {value}
+    parts = list(value.values()) if isinstance(value, dict) else value
+    return set().union(*(_ids(part) for part in parts)) if isinstance(parts, list) else set()
