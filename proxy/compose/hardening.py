@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import ctypes
 import enum
+import os
 import resource
+import socket
+from pathlib import Path
 from typing import Final
 
 _PR_SET_DUMPABLE: Final = 4
@@ -17,6 +20,16 @@ class Shielding(enum.Enum):
     ON = "on"
     UNSUPPORTED = "unsupported"  # the system has no prctl, as it is not Linux
     REFUSED = "refused"
+
+
+def fails_here() -> str:
+    """The parts of the sidecar that need Linux and fail on this system; "" if none does."""
+    needed = (
+        (hasattr(socket, "SO_PEERCRED"), "operators' commands and unix_socket (SO_PEERCRED)"),
+        (hasattr(os, "memfd_create"), "candidates in memory alone (memfd_create)"),
+        (Path("/proc/self").exists(), "doctor (/proc)"),
+    )
+    return "; ".join(what for there, what in needed if not there)
 
 
 def shield() -> Shielding:

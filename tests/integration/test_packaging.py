@@ -22,6 +22,7 @@ from tests.integration.cli_process import ROOT, Place
 from tests.integration.clients.environments import install, python_environment
 
 UV: Final = "0.13.9"
+PIPX: Final = "1.18.4"
 PACKAGES: Final = 'packages = ["proxy", "policy", "storage", "telemetry"]'
 BESIDE: Final = {"CHANGELOG.md", "LICENSE", "PKG-INFO", "README.md", "pyproject.toml"}
 # What uv calls what pip's settings say, and what stands between several.
@@ -32,6 +33,8 @@ AS_UV_HAS_IT: Final = {
     "trusted-host": ("UV_INSECURE_HOST", " "),
     "cert": ("SSL_CERT_FILE", " "),
 }
+EPOCH: Final = "1735689600"
+PIPS_WAYS: Final = ("PIP_", "SSL_CERT_", "HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "NO_PROXY")
 WAYS_OUT: Final = ("UV_", "SSL_CERT_", "HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "NO_PROXY")
 
 pytestmark = [pytest.mark.heavy, pytest.mark.timeout(600)]
@@ -91,6 +94,54 @@ def test_uvx_starts_the_wheel_in_an_empty_home_and_sigterm_ends_it(
     _tells_its_version_and_serves(uvx.place(tmp_path, dist.wheel), uvx.settings)
 
 
+def test_the_command_of_the_readme_starts_the_wheel_of_a_local_index(
+    uvx: Uvx, dist: Dist, tmp_path: Path
+) -> None:
+    assert "`uvx mnemogate run`" in (ROOT / "README.md").read_text("utf-8")
+    (tmp_path / "home").mkdir()
+    links = ",".join(filter(None, (uvx.settings.get("UV_FIND_LINKS"), str(dist.wheel.parent))))
+    place = Place(root=tmp_path, program=(str(uvx.program), "mnemogate"), path="")
+    _tells_its_version_and_serves(place, uvx.settings | {"UV_FIND_LINKS": links})
+
+
+def test_pipx_installs_the_wheel_of_a_local_index_and_takes_it_away(
+    dist: Dist, tmp_path: Path
+) -> None:
+    assert "`pipx install mnemogate`" in (ROOT / "README.md").read_text("utf-8")
+    pipx = python_environment("pipx", PIPX).parent / "pipx"
+    home = tmp_path / "home"
+    home.mkdir()
+    settings = {
+        "HOME": str(home),
+        "PATH": os.environ["PATH"],
+        "PIP_CACHE_DIR": str(pipx.parent.parent / "cache"),
+        "PIPX_DEFAULT_PYTHON": sys.executable,
+        **{name: value for name, value in os.environ.items() if name.upper().startswith(PIPS_WAYS)},
+    }
+    settings["PIP_FIND_LINKS"] = f"{os.environ.get('PIP_FIND_LINKS', '')} {dist.wheel.parent}"
+    install(pipx, "install", "mnemogate", what="the wheel", environment=settings)
+    program = home / ".local" / "bin" / "mnemogate"
+    place = Place(root=tmp_path, program=(str(program),), path="")
+    _tells_its_version_and_serves(place, {})
+    install(pipx, "uninstall", "mnemogate", environment=settings)
+    assert not program.exists()
+    assert place.state.is_dir(), "what was remembered is removed by hand"
+
+
+def test_wheel_and_sdist_are_the_same_bytes_whenever_and_wherever_they_are_built(
+    dist: Dist, tmp_path: Path
+) -> None:
+    before = os.umask(0o077)
+    try:
+        again = _built(tmp_path / "again", at=2_000_000_000)
+    finally:
+        os.umask(before)
+    assert [one.name for one in again] == [one.name for one in dist]
+    assert [one.read_bytes() for one in again] == [one.read_bytes() for one in dist]
+    altered = _built(tmp_path / "altered", packages=f"{PACKAGES}  # one comment")
+    assert altered.sdist.read_bytes() != dist.sdist.read_bytes(), "control"
+
+
 def test_control_a_wheel_without_one_package_fails_the_same_check(uvx: Uvx, tmp_path: Path) -> None:
     short = _built(tmp_path / "short", packages=PACKAGES.replace(', "telemetry"', ""))
     place = uvx.place(tmp_path, short.wheel)
@@ -119,15 +170,19 @@ def test_pip_builds_from_the_sdist_what_the_tree_builds(dist: Dist, tmp_path: Pa
     assert {name for name in ours if found[name] != shipped[name]} == set()
 
 
-def _built(place: Path, packages: str = PACKAGES) -> Dist:
-    """Wheel and sdist from a copy of the tree, by the locked backend."""
+def _built(place: Path, packages: str = PACKAGES, at: int | None = None) -> Dist:
+    """Wheel and sdist of a release, from a copy of the tree whose files are of that time."""
     tree = place / "tree"
     shutil.copytree(ROOT, tree, ignore=shutil.ignore_patterns(".*", "__pycache__"))
     project = (tree / "pyproject.toml").read_text("utf-8")
     assert PACKAGES in project
     (tree / "pyproject.toml").write_text(project.replace(PACKAGES, packages), "utf-8")
+    for path in tree.rglob("*"):
+        if at is not None:
+            os.utime(path, (at, at))
     build = (sys.executable, "-m", "hatchling", "build", "-d", place / "dist")
-    subprocess.run(build, cwd=tree, check=True, capture_output=True, timeout=120)
+    environment = os.environ | {"SOURCE_DATE_EPOCH": EPOCH}
+    subprocess.run(build, cwd=tree, env=environment, check=True, capture_output=True, timeout=120)
     [wheel] = (place / "dist").glob("*.whl")
     [sdist] = (place / "dist").glob("*.tar.gz")
     return Dist(wheel=wheel, sdist=sdist)
