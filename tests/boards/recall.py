@@ -27,7 +27,6 @@ from tests.evaluate.unsafe import unsafe_gate_that_admits_all
 from tests.evaluate.wire import Write
 
 BEAM: Final = "MNEMOGATE_BEAM"
-WAITING: Final = 202
 INSTRUCTIONS: Final = "instruction_following"
 # Points that the gate may cost where nothing waits, and texts of a thousand that may wait.
 LOST_MAX: Final = 1.0
@@ -37,6 +36,7 @@ _WORD: Final = re.compile(r"\w+(?:[-_.:/@']\w+)*")
 _ORDER: Final = re.compile(r"Always .{1,90} when I ask about .{1,60}")
 _KEYS: Final = 40
 _TRIES: Final = 5
+_BUSY: Final = 500
 
 Found = list[list[list[int]]]
 
@@ -107,7 +107,7 @@ async def _recalled(chats: Chats, extras: Extras) -> tuple[Recalled, Found]:
 
 
 async def _written(bench: Bench, one: Conversation) -> frozenset[int]:
-    """The places of the texts that were stored; a busy sidecar is asked again."""
+    """The places of the texts that were stored, not held or refused; a busy sidecar is asked again."""
     keys = [await bench.key(f"writer-{at}", tenant=one.name) for at in range(_KEYS)]
     left = list(range(len(one.texts)))
     stored: list[int] = []
@@ -118,7 +118,7 @@ async def _written(bench: Bench, one: Conversation) -> frozenset[int]:
         statuses = Counter(answer.status for answer in answers)
         both = list(zip(left, answers, strict=True))
         stored += [at for at, answer in both if answer.status in ADMITTED]
-        left = [at for at, answer in both if answer.status not in {*ADMITTED, WAITING}]
+        left = [at for at, answer in both if answer.status >= _BUSY]
         if not left:
             return frozenset(stored)
     raise Broken(f"texts were answered {statuses}")
