@@ -107,7 +107,7 @@ async def _recalled(chats: Chats, extras: Extras) -> tuple[Recalled, Found]:
 
 
 async def _written(bench: Bench, one: Conversation) -> frozenset[int]:
-    """The places of the texts that were stored, not held or refused; a busy sidecar is asked again."""
+    """The places of the texts that neither wait nor were refused; a busy sidecar is asked again."""
     keys = [await bench.key(f"writer-{at}", tenant=one.name) for at in range(_KEYS)]
     left = list(range(len(one.texts)))
     stored: list[int] = []
