@@ -234,7 +234,7 @@ class Credentials:
         """
         principal_id = self._known(call.argument)
         state = await self._writer.order(RestoreTrust(principal_id, call.operator))
-        return trust_view(principal_id, state)
+        return trust_view(principal_id, state, self._reader.trust_history(principal_id))
 
     @route(ORIGIN_TRUST)
     async def origin_trust(self, call: OperatorCall[OriginQuery]) -> OriginTrustView:

@@ -25,6 +25,7 @@ from proxy.admin.wire.store import (
     TRUST,
     TRUST_OF,
     OriginQuery,
+    TrustStanding,
 )
 from proxy.console.page import Page, PageCall, Shown
 from proxy.console.page_handlers import SHOWN_AT_ONCE, done, shows
@@ -52,16 +53,21 @@ async def _session(call: PageCall) -> Shown:
 
 
 async def _restore(call: PageCall) -> Shown:
-    await call.ask(RESTORE, call.argument)
+    view = await call.ask(RESTORE, call.argument)
     told = "It is trusted like a newcomer again."
-    return done("Trust restored", told, onward=f"/trust/{call.argument}", words="Its trust")
+    return _restored(view, told, onward=f"/trust/{call.argument}", words="Its trust")
 
 
 async def _restore_origin(call: PageCall) -> Shown:
     form = call.filled(OriginQuery)
-    await call.ask(RESTORE_ORIGIN, **msgspec.structs.asdict(form))
+    view = await call.ask(RESTORE_ORIGIN, **msgspec.structs.asdict(form))
     told = "What comes from this tool is trusted like a newcomer's again."
-    return done("Trust restored", told, onward="/trust", words="All trust")
+    return _restored(view, told, onward="/trust", words="All trust")
+
+
+def _restored(view: TrustStanding, told: str, *, onward: str, words: str) -> Shown:
+    leaf = view.history[-1].leaf_index if view.history else None
+    return done("Trust restored", told, leaf=leaf, onward=onward, words=words)
 
 
 async def _blame(call: PageCall) -> Shown:
@@ -86,8 +92,8 @@ async def _close(call: PageCall) -> Shown:
 
 
 def _decided(case: Case, told: str) -> Shown:
-    onward = f"/incidents/{case.case_id}"
-    return done("The incident is closed", told, onward=onward, words="The incident")
+    onward, leaf = f"/incidents/{case.case_id}", case.leaf_index
+    return done("The incident is closed", told, leaf=leaf, onward=onward, words="The incident")
 
 
 PAGES: Final = (

@@ -84,7 +84,7 @@ def row_of(verdict: VerdictRow) -> NowRow:
         at_ms=verdict.at_ms,
         decision=verdict.decision.value,
         word=_WORDS[verdict.decision],
-        kind=f"{verdict.memory_class.value} {CLASS_WORDS[verdict.memory_class]}",
+        kind=f"{verdict.memory_class.value}, {CLASS_WORDS[verdict.memory_class].split(':')[0]}",
         why="" if verdict.reason is None else because(verdict.reason),
         where=" ".join(filter(None, (verdict.tool, verdict.server))),
         principal=verdict.principal,

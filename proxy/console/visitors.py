@@ -118,7 +118,7 @@ class Visitors:
         except ValueError:
             raise Refused(401, "That is no key.", _CHALLENGE) from None
         key = said.partition(":")[2] if scheme.lower() == "basic" else ""
-        return Visitor(by=self.holder(key, incoming))
+        return Visitor(by=self.holder(key, incoming, _CHALLENGE))
 
     def _linked(self, code: str, candidate_id: str) -> Visitor:
         try:
@@ -129,20 +129,26 @@ class Visitors:
             raise Refused(410, GONE) from None
         return Visitor(by=_LINKED, code=code)
 
-    def holder(self, key: str, visit: Visit) -> Principal:
-        """The operator whose key this is.
+    def holder(
+        self, key: str, visit: Visit, challenge: tuple[tuple[str, str], ...] = ()
+    ) -> Principal:
+        """The operator whose key this is; `challenge` is for a key that the browser asked for.
+
+        With a challenge to a key that was typed into a form, the browser would ask for one itself,
+        and send that from then on.
 
         Raises:
             Refused: It is not an operator's key, or too many wrong ones were tried.
         """
+        status = 401 if challenge else 403
         try:
             return operator_of(self._authenticator.require(key, visit, OperatorScope.VIEW))
         except Unauthenticated as failure:
             if failure.throttled:
                 raise Refused(429, "Too many attempts. Wait a minute.") from None
-            raise Refused(401, "That key is wrong.", _CHALLENGE) from None
+            raise Refused(status, "That key is wrong.", challenge) from None
         except NotOperator:
-            raise Refused(401, "That key is not an operator's.", _CHALLENGE) from None
+            raise Refused(status, "That key is not an operator's.", challenge) from None
 
     def _signed_in(self, incoming: RequestHead) -> Visitor | None:
         token = _cookie(incoming.head)

@@ -231,7 +231,8 @@ async def test_a_host_of_its_own_has_sessions_that_end(hosted: Hosted) -> None:
     first = await hosted.browser.ask("/review")
     assert (first.status, first.headers["Location"]) == (303, "/sign-in?next=/review")
     for wrong in ("wrong", AGENT_KEY):
-        assert (await hosted.browser.ask("/sign-in", {"key": wrong})).status == 401
+        refused = await hosted.browser.ask("/sign-in", {"key": wrong})
+        assert (refused.status, "WWW-Authenticate" in refused.headers) == (403, False)
     by_key = await hosted.browser.ask("/review", Authorization=with_key(OPERATOR_KEY))
     assert by_key.status == 303, "no page there asks for the key but the sign-in"
     far = "/sign-in?next=https://evil.example/"

@@ -115,7 +115,7 @@ class Filled(NamedTuple):
     incident: str
 
 
-class _TurnedOutBadly(msgspec.Struct, frozen=True):
+class TurnedOutBadly(msgspec.Struct, frozen=True):
     server: str
     tool: str
 
@@ -142,12 +142,12 @@ async def filled(live: Running) -> Filled:
     blamed = await live.operate("POST", "/blame", {"memory_id": child, "forbid": [CANARY]})
     await live.operate("POST", "/isolate", {"principal": "nobody", "reason": "a leaked key"})
     session = await a_session(live)
-    await live.sidecar.store.writer.order(_TurnedOutBadly("web", "fe<b>tch"))
+    await live.sidecar.store.writer.order(TurnedOutBadly("web", "fe<b>tch"))
     return Filled(first, hostile, child, session, blamed["incident"]["incident_id"])
 
 
-async def a_session(live: Running) -> str:
-    body = asking("anthropic", call("fetch", url="x"), tools=("fetch",), said=SAID)
+async def a_session(live: Running, *tools: str) -> str:
+    body = asking("anthropic", call("fetch", url="x"), tools=("fetch", *tools), said=SAID)
     headers = {"X-Api-Key": AGENT_KEY, "X-Claude-Code-Session-Id": "one"}
     url = f"{live.url}/anthropic/v1/messages"
     async with live.client.post(url, json=body, headers=headers) as answer:
@@ -366,7 +366,7 @@ async def test_a_memory_is_hidden_shown_again_and_erased_with_a_leaf_each(tmp_pa
 async def test_trust_is_restored_from_its_page_with_a_leaf(tmp_path: Path) -> None:
     async with running(tmp_path) as live:
         desk = Desk(live)
-        await live.sidecar.store.writer.order(_TurnedOutBadly("web", "fe/t<c>h"))
+        await live.sidecar.store.writer.order(TurnedOutBadly("web", "fe/t<c>h"))
         assert "caused a wrong answer" in await desk.page("/trust/agent")
         since = desk.size
         left = await desk.does("/trust/agent/restore", "/trust/agent")

@@ -110,6 +110,7 @@ class Case(
     culprits: tuple[CaseMemory, ...] = ()
     listed: tuple[CaseMemory, ...] = ()
     listed_count: int = 0
+    leaf_index: int = 0  # of the last step
 
     @property
     def under_way(self) -> bool:

@@ -221,9 +221,7 @@ def convicted_by(view: View, name: bytes, known: IdRecord) -> tuple[str, ...]:
 
 def _stepped(change: Change, case: Case, by: PrincipalId) -> Case:
     """Store the case with the present time, and a leaf of its step; return the case."""
-    case = msgspec.structs.replace(case, at_ms=change.now_ms)
-    change.draft.write(CASES, bytes.fromhex(case.case_id), case)
-    change.log(
+    leaf_index = change.log(
         IncidentLeaf(
             case_id=case.case_id,
             at_ms=change.now_ms,
@@ -237,6 +235,8 @@ def _stepped(change: Change, case: Case, by: PrincipalId) -> Case:
             why=case.why or None,
         )
     )
+    case = msgspec.structs.replace(case, at_ms=change.now_ms, leaf_index=leaf_index)
+    change.draft.write(CASES, bytes.fromhex(case.case_id), case)
     return case
 
 

@@ -24,6 +24,9 @@ CUT = """() => [...document.querySelectorAll('main *, header *')].filter(one =>
   one.scrollWidth > one.clientWidth + 1 && getComputedStyle(one).display !== 'inline' &&
   !['auto', 'scroll'].includes(getComputedStyle(one).overflowX) && !one.closest('.aside, .skip'))
   .map(one => one.outerHTML.slice(0, 200))"""
+# A character that is not seen, or that turns the text around it, anywhere in the document.
+RAW = """() => /[\\u200b-\\u200f\\u202a-\\u202e\\u2060-\\u2069\\ufeff]/
+  .test(document.documentElement.outerHTML)"""
 AXE = """() => axe.run(document, {runOnly: {type: 'tag', values:
   ['wcag2a', 'wcag2aa', 'wcag21a', 'wcag21aa', 'wcag22aa', 'best-practice']}})
   .then(found => found.violations.map(one =>
@@ -37,7 +40,8 @@ class Drive:
         self.browser = browser
         self.asked = asked
         self.base = asked["admin"]
-        self.seen: dict[str, Any] = {"requests": [], "ran": [], "axe": {}, "cut": {}, "errors": []}
+        self.seen: dict[str, Any] = {"requests": [], "ran": [], "raw": [], "errors": []}
+        self.seen |= {"axe": {}, "cut": {}, "text": {}}
 
     def context(self, **options: Any) -> BrowserContext:  # noqa: ANN401 - as Playwright has them
         context = self.browser.new_context(**options)
@@ -57,7 +61,8 @@ class Drive:
 
     def pictures(self) -> None:
         source = Path(self.asked["axe"]).read_text()
-        for name, (width, scale) in WIDTHS.items():
+        for name in self.asked.get("widths", WIDTHS):
+            width, scale = WIDTHS[name]
             scheme = "dark" if name == "768" else "light"
             context = self.context(
                 viewport={"width": width, "height": 900},
@@ -72,7 +77,10 @@ class Drive:
                 overflow = page.evaluate(OVERFLOW)
                 if found or overflow > 0:
                     self.seen["cut"][where] = [overflow, found]
-                if name in {"360", "768"}:
+                if page.evaluate(RAW):
+                    self.seen["raw"].append(where)
+                self.seen["text"][where] = page.inner_text("main")
+                if name != "1440 at 200 %":
                     page.evaluate(source)
                     self.seen["axe"][where] = page.evaluate(AXE)
                 if page.evaluate("window.ran"):
@@ -180,6 +188,31 @@ class Drive:
         self.seen["live"] = page.inner_text("#live")
         context.close()
 
+    def signed_in(self) -> None:
+        """A host name of the console's own, with TLS: a session from the sign-in to its end."""
+        base = self.asked["host"]
+        context = self.browser.new_context(ignore_https_errors=True)
+        page = context.new_page()
+        page.goto(f"{base}/review/{self.asked['group']}")
+        page.fill("#key", "not-a-key")
+        page.click("main button")
+        self.seen["wrong key"] = page.inner_text("main")
+        page.goto(f"{base}/review/{self.asked['group']}")
+        page.fill("#key", self.asked["key"])
+        page.click("main button")
+        self.seen["signed in"] = [page.url.removeprefix(base), page.inner_text("header")]
+        self.seen["cookies"] = context.cookies()
+        self.seen["cookie of the page"] = page.evaluate("document.cookie")
+        page.click("button[value=deny]")
+        self.seen["denied in a session"] = page.inner_text("main")
+        page.goto(f"{base}/now")
+        page.wait_for_function("document.getElementById('live').textContent.startsWith('Live.')")
+        page.click("header button")
+        self.seen["signed out"] = [page.url.removeprefix(base), len(context.cookies())]
+        page.goto(f"{base}/memory")
+        self.seen["after it"] = page.url.removeprefix(base)
+        context.close()
+
     def write(self, text: str) -> None:
         request = urllib.request.Request(  # noqa: S310 - our own
             f"{self.asked['data']}/v1/memories",
@@ -193,19 +226,20 @@ class Drive:
 def main() -> None:
     asked = json.load(sys.stdin)
     with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(
-            executable_path=asked["chromium"], args=["--no-sandbox", "--disable-gpu"]
-        )
+        arguments = ["--no-sandbox", "--disable-gpu", *asked.get("arguments", ())]
+        browser = playwright.chromium.launch(executable_path=asked["chromium"], args=arguments)
         drive = Drive(browser, asked)
-        for part in (
-            drive.pictures,
-            drive.foreign,
-            drive.keyboard,
-            drive.without_script,
-            drive.acts,
-            drive.live,
-        ):
-            part()
+        parts = {
+            "pictures": drive.pictures,
+            "foreign": drive.foreign,
+            "keyboard": drive.keyboard,
+            "without script": drive.without_script,
+            "acts": drive.acts,
+            "live": drive.live,
+            "signed in": drive.signed_in,
+        }
+        for name in asked["parts"]:
+            parts[name]()
         browser.close()
     json.dump(drive.seen, sys.stdout)
 
