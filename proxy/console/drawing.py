@@ -32,6 +32,11 @@ def shown(text: str, fired: str | None = None) -> Markup:
     return Markup('<bdi dir="auto">{}</bdi>').format(said)
 
 
+def visible(text: str) -> str:
+    """The text with each character that is not plain as its number, for the script of a page."""
+    return "".join(one if is_plain(one) else escaped(one) for one in text)
+
+
 def _escaped(text: str) -> Markup:
     parts = (
         Markup("{}").format("".join(chars))

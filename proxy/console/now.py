@@ -12,7 +12,7 @@ from policy.model import OperatorScope
 from proxy.admin.wire.incidents import INCIDENTS
 from proxy.admin.wire.provenance import VERDICTS, VerdictList, VerdictRow
 from proxy.admin.wire.store import STATUS, StatusView
-from proxy.console.drawing import because
+from proxy.console.drawing import because, visible
 from proxy.console.page import Page, PageCall, Shown
 from proxy.seams.observations import CLASS_WORDS
 from storage.values import Decision
@@ -29,7 +29,10 @@ _WORDS: Final = {
 
 
 class NowRow(msgspec.Struct, frozen=True, kw_only=True):
-    """One verdict in the words of the page; `decision` has the stable word, for filters."""
+    """One verdict in the words of the page; `decision` has the stable word, for filters.
+
+    Names are as a person may see them (`visible`), because the script writes them as they are.
+    """
 
     at: str
     at_ms: int
@@ -86,8 +89,8 @@ def row_of(verdict: VerdictRow) -> NowRow:
         word=_WORDS[verdict.decision],
         kind=f"{verdict.memory_class.value}, {CLASS_WORDS[verdict.memory_class].split(':')[0]}",
         why="" if verdict.reason is None else because(verdict.reason),
-        where=" ".join(filter(None, (verdict.tool, verdict.server))),
-        principal=verdict.principal,
+        where=visible(" ".join(filter(None, (verdict.tool, verdict.server)))),
+        principal=visible(verdict.principal),
         candidate=verdict.candidate_id if verdict.decision is Decision.HOLD else "",
     )
 

@@ -146,8 +146,8 @@ async def filled(live: Running) -> Filled:
     return Filled(first, hostile, child, session, blamed["incident"]["incident_id"])
 
 
-async def a_session(live: Running, *tools: str) -> str:
-    body = asking("anthropic", call("fetch", url="x"), tools=("fetch", *tools), said=SAID)
+async def a_session(live: Running, tool: str = "fetch") -> str:
+    body = asking("anthropic", call(tool, url="x"), tools=(tool,), said=SAID)
     headers = {"X-Api-Key": AGENT_KEY, "X-Claude-Code-Session-Id": "one"}
     url = f"{live.url}/anthropic/v1/messages"
     async with live.client.post(url, json=body, headers=headers) as answer:
