@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from pathlib import Path
+from unittest.mock import patch
 
 import pytest
 
+from storage.journal.files import FilesJournal
 from tests.conftest import HEAVY
+from tests.fault.kills.holder_process import kill_holders, wake_holders
 from tests.fault.kills.ledger import Counts, Ledger, Told
 from tests.fault.kills.sidecar_process import kill_sidecars
 from tests.fault.kills.storage_process import kill_forked
@@ -33,6 +36,42 @@ def test_a_killed_sidecar_kept_every_answer_and_nothing_else(tmp_path: Path) -> 
     assert counts.broken == []
     assert counts.answered > 0
     assert counts.in_flight > 0
+
+
+@pytest.mark.heavy
+@pytest.mark.timeout(600)
+def test_the_next_holder_of_a_killed_one_has_every_answer_in_an_empty_directory(
+    tmp_path: Path,
+) -> None:
+    counts = kill_holders(tmp_path, 20, 1, _nothing)
+    assert counts.broken == []
+    assert counts.answered > counts.kills
+    assert counts.in_flight > 0
+
+
+@pytest.mark.heavy
+@pytest.mark.timeout(600)
+def test_a_holder_that_slept_through_a_takeover_appends_nothing_and_answers_nothing(
+    tmp_path: Path,
+) -> None:
+    woken = wake_holders(tmp_path, 3)
+    assert woken.counts.broken == []
+    assert (woken.read, woken.appended) == (0, 0)
+    assert woken.refused >= 3 * woken.wakes
+
+
+@pytest.mark.heavy
+@pytest.mark.timeout(600)
+def test_control_without_epoch_and_deadline_a_woken_holder_appends_and_answers(
+    tmp_path: Path,
+) -> None:
+    with (
+        patch.object(FilesJournal, "_fenced", return_value=True),
+        patch.object(FilesJournal, "holds", return_value=True),
+    ):
+        woken = wake_holders(tmp_path, 1)
+    assert woken.appended > 0
+    assert woken.read > 0
 
 
 def _ledger() -> Ledger:

@@ -1,4 +1,4 @@
-"""`python -m tests.fault.kills [--kills N] [--real N]`: kill -9 under load, and ask again."""
+"""`python -m tests.fault.kills [--kills N] [--holders N]`: kill -9 under load, and ask again."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from tests.fault.crashstates.searching import memory_directory
+from tests.fault.kills.holder_process import kill_holders, wake_holders
 from tests.fault.kills.ledger import Counts
 from tests.fault.kills.sidecar_process import kill_sidecars
 from tests.fault.kills.storage_process import kill_forked
@@ -20,11 +21,21 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.fault.kills")
     parser.add_argument("--kills", type=int, default=1_000, help="of a store (default 1000)")
     parser.add_argument("--real", type=int, default=100, help="of `mnemogate run` (default 100)")
+    parser.add_argument("--holders", type=int, default=200, help="of a shared store (default 200)")
+    parser.add_argument("--wakes", type=int, default=50, help="of its holders (default 50)")
     parser.add_argument("--seed", type=int, default=1, help="for other moments")
     given = parser.parse_args()
     forked = _killed("store", kill_forked, given.kills, given.seed)
     real = _killed("mnemogate run", kill_sidecars, given.real, given.seed)
-    return 1 if forked.broken or real.broken else 0
+    holders = _killed("holder of a shared store", kill_holders, given.holders, given.seed)
+    with tempfile.TemporaryDirectory(prefix="wakes-", dir=memory_directory()) as directory:
+        woken = wake_holders(Path(directory), given.wakes)
+    sys.stdout.write(
+        f"woken holders: {woken.wakes}, {woken.refused} requests refused, {woken.read} reads and "
+        f"{woken.appended} writes answered after a takeover; {len(woken.counts.broken)} problems\n"
+    )
+    broken = [*forked.broken, *real.broken, *holders.broken, *woken.counts.broken]
+    return 1 if broken or woken.read or woken.appended else 0
 
 
 def _killed(

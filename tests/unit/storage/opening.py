@@ -28,6 +28,7 @@ from policy.model import (
 )
 from policy.ruleset import parse_ruleset
 from storage.embedded import EmbeddedOptions, EmbeddedStore, open_embedded
+from storage.shipped import Shipping
 from storage.tables.codec import Digests
 from storage.tables.names import META, TABLES
 from storage.values import Outcome, Submission
@@ -127,6 +128,7 @@ class Bench:
         failpoint: Callable[[str], None] | None = None,
         gate: Gate = GATE,
         options: EmbeddedOptions | None = None,
+        shipping: Shipping | None = None,
     ) -> EmbeddedStore:
         """The store, opened or made."""
         store = open_embedded(
@@ -139,6 +141,7 @@ class Bench:
             clock=self.clock,
             failpoint=failpoint or (lambda name: None),
             options=options or EmbeddedOptions(quota_bytes=1 << 28, staging_quota_bytes=1 << 26),
+            shipping=shipping,
         )
         self._opened.append(store)
         return store

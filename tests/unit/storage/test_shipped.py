@@ -11,9 +11,8 @@ from unittest.mock import patch
 import lmdb
 import pytest
 
-from policy.gate import GATE
 from policy.query import EVERYTHING
-from storage.embedded import EmbeddedOptions, EmbeddedStore, open_embedded
+from storage.embedded import EmbeddedOptions, EmbeddedStore
 from storage.ground import randomness
 from storage.ground.errors import (
     LeaseLost,
@@ -29,9 +28,6 @@ from storage.shipped import ShippedStore, Shipping
 from storage.tables.codec import STORE_FORMAT
 from storage.values import Decision
 from tests.unit.storage.opening import (
-    DIMENSION,
-    EMBEDDER,
-    RULESET,
     TENANT,
     Bench,
     Clock,
@@ -63,30 +59,21 @@ class Shard:
         name: str,
         journal: FilesJournal | None = None,
         secret: bytes = SECRET,
-        failpoint: Callable[[str], None] = lambda _name: None,
     ) -> EmbeddedStore:
         """The store in the directory of one process, whose lease it takes; a past one is over."""
         journal = journal or self.journal()
         if not journal.holds():
             last = journal.lease()
             assert journal.acquire(), last
-        state = self.root / name
+        state = self.root / name / "state"
         if self._secrets is not None and not state.exists():
-            state.mkdir(mode=0o700)
+            state.mkdir(mode=0o700, parents=True)
             shutil.copytree(self._secrets, state / "secrets")
         self._secrets = self._secrets or state / "secrets"
-        return open_embedded(
-            state=state,
-            checkpoint=self.root / "beside" / "checkpoint.txt",
-            gate=GATE,
-            ruleset=RULESET,
-            embedder_id=EMBEDDER,
-            dimension=DIMENSION,
-            clock=self.clock,
-            failpoint=failpoint,
-            options=OPTIONS,
-            shipping=Shipping(journal=journal, sealing=Sealing(secret, "shard", Stream.STORE)),
-        )
+        bench = Bench(self.root / name, self.clock)
+        bench.checkpoint = self.root / "checkpoint.txt"
+        sealing = Sealing(secret, "shard", Stream.STORE)
+        return bench.open(options=OPTIONS, shipping=Shipping(journal=journal, sealing=sealing))
 
 
 @pytest.fixture
@@ -250,7 +237,7 @@ def test_a_copy_of_another_boot_is_made_again(shard: Shard) -> None:
     first = shard.open("a", journal)
     say(first, "fact")
     first.close()
-    data = shard.root / "a" / "store" / "data.mdb"
+    data = shard.root / "a" / "state" / "store" / "data.mdb"
     data.write_bytes(bytes(len(data.read_bytes())))
     with pytest.raises(StoreCorrupt):
         shard.open("a", journal)
