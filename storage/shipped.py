@@ -134,9 +134,14 @@ class ShippedStore(LmdbStore):
                 is of another history than the copy.
             StoreUnavailable: The disk refused, or the journal does not answer.
         """
-        mark = self.directory / "copy"
+        mark = self.directory.with_name("store.copy")
         name = f"{boot_id()} {self._sealing.store}".encode()
         try:
+            if not mark.exists() and any(self.directory.iterdir()):
+                raise StoreUnavailable(
+                    "the state directory contains a store of its own, whose place the copy of a "
+                    "shared store would take: give the copy another state directory"
+                )
             kept = mark.exists() and mark.read_bytes() == name
             if not kept:
                 # After a crash of the machine pages may be missing that nothing synced.

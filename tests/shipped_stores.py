@@ -17,6 +17,7 @@ from storage.journal.protocol import Stream
 from storage.journal.sealing import Sealing
 from storage.shipped import ShippedStore, Shipping
 from storage.tables.codec import STORE_FORMAT, Digests
+from storage.tables.lmdb_store import LmdbStore
 
 SECRET: Final = b"j" * 32
 
@@ -55,4 +56,10 @@ class CopyOfTests(ShippedStore):
 def ship_if_chosen() -> None:
     """Open every store of this process as a copy of a shared one, if STORE is `files`."""
     if os.environ.get("STORE") == "files":
-        patch("storage.embedded.LmdbStore", CopyOfTests).start()
+        patch("storage.embedded.LmdbStore", _tables).start()
+
+
+def _tables(directory: Path, quota_bytes: int, digests: Digests) -> LmdbStore:
+    """The tables of a store; those that `mnemogate run` made in a test are no copy."""
+    own = (directory / "data.mdb").exists() and not directory.with_name("store.copy").exists()
+    return (LmdbStore if own else CopyOfTests)(directory, quota_bytes, digests)

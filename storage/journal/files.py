@@ -2,8 +2,8 @@
 
 It is the reference for other journals, for tests, and for processes on one machine: the lease ends
 by the machine's own clock. Each call holds `flock` on the directory. A row is written beside and
-then linked under its number, which succeeds for one process alone; a row is therefore whole or not
-there. Rows that change together are moved from a directory whose name, once durable, is the change.
+then renamed to its number, so that it is whole or not there. Rows that change together are moved
+from a directory whose name, once durable, is the change.
 """
 
 from __future__ import annotations
@@ -123,18 +123,16 @@ class FilesJournal(Journal):
         """Store a row as the next one of a stream."""
         with self._locked() as state:
             self._refuse_unless(held=self._fenced(state, stream))
-            # The link below fails if the row is there, so only the row before is looked for.
-            before = row.seq - 1
-            follows = before == self._before(state, stream) or self._path(stream, before).exists()
-            self._refuse_unless(held=follows)
+            path, before = self._path(stream, row.seq), row.seq - 1
+            first = before == self._before(state, stream)
+            follows = first or self._path(stream, before).exists()
+            self._refuse_unless(held=follows and not path.exists())
             beside = self._directory / stream / "unfinished"
             try:
                 beside.unlink(missing_ok=True)
                 _write_new(beside, row)
-                os.link(beside, self._path(stream, row.seq))
+                beside.replace(path)
                 fsync_directory(beside.parent)
-            except FileExistsError:
-                self._refuse_unless(held=False)
             except OSError as error:
                 raise TransactionFailed(f"the journal: {error.strerror}") from error
 

@@ -161,14 +161,17 @@ def test_each_flipped_byte_of_a_value_is_found_by_check(bench: Bench) -> None:
 
 
 def _with_older_store(bench: Bench) -> None:
-    """An older copy of the store in place of the newest."""
+    """An older copy of the store, and of its journal if it has one, in place of the newest."""
     older = bench.state.with_name("older")
-    shutil.copytree(bench.state / "store", older)
+    places = [bench.state / name for name in ("store", "journal") if (bench.state / name).exists()]
+    for place in places:
+        shutil.copytree(place, older / place.name)
     store = bench.open(options=OPTIONS)
     say(store, "one more")
     store.close()
-    shutil.rmtree(bench.state / "store")
-    older.rename(bench.state / "store")
+    for place in places:
+        shutil.rmtree(place)
+        (older / place.name).rename(place)
 
 
 def test_an_older_copy_of_the_store_is_refused(bench: Bench) -> None:

@@ -61,7 +61,8 @@ def record(root: Path, trace: Path, *arguments: str) -> list[Operation]:
     done = subprocess.run(
         command,
         cwd=PROJECT,
-        env={"PATH": os.environ["PATH"], "PYTHONHASHSEED": "0", "OMP_NUM_THREADS": "1"},
+        env={"PATH": os.environ["PATH"], "PYTHONHASHSEED": "0", "OMP_NUM_THREADS": "1"}
+        | {name: os.environ[name] for name in ("STORE",) if name in os.environ},
         capture_output=True,
         text=True,
         check=False,

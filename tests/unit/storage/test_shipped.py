@@ -248,6 +248,22 @@ def test_a_copy_of_another_boot_is_made_again(shard: Shard) -> None:
     again.close()
 
 
+def test_a_directory_with_a_store_of_its_own_is_refused_and_kept(
+    shard: Shard, tmp_path: Path
+) -> None:
+    bench = Bench(tmp_path / "a")
+    alone = bench.open(options=OPTIONS)
+    if isinstance(alone.lmdb, ShippedStore):
+        pytest.skip("no store of its own: --store files")
+    say(alone, "fact")
+    alone.close()
+    with pytest.raises(StoreUnavailable, match="store of its own"):
+        shard.open("a")
+    again = bench.open(options=OPTIONS)
+    assert texts(again) == {"fact"}
+    again.close()
+
+
 def test_a_missing_changed_or_foreign_row_refuses_the_start(shard: Shard) -> None:
     journal = shard.journal()
     first = shard.open("a", journal)
