@@ -185,12 +185,15 @@ class FilesJournal(Journal):
     def _locked(self) -> Generator[_State]:
         """The state of the journal, while no other process uses the directory."""
         try:
-            with (self._directory / "lock").open("ab") as lock:
+            lock = os.open(self._directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+            try:
                 fcntl.flock(lock, fcntl.LOCK_EX)
                 path = self._directory / _STATE
                 state = _decode_state(path.read_bytes()) if path.exists() else _State({}, {})
                 self._finish(state)
                 yield state
+            finally:
+                os.close(lock)
         except OSError as error:
             raise StoreUnavailable(f"the journal cannot be used: {error.strerror}") from error
 

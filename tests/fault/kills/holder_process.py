@@ -175,7 +175,8 @@ def _said(lines: BinaryIO) -> list[Event]:
 
 
 def _stop_between_calls(process: int, base: Path) -> None:
-    """Stop a process while it does not hold the lock of the journal's directory."""
-    with (base / "journal" / "lock").open("ab") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        os.kill(process, signal.SIGSTOP)
+    """Stop a process while it does not hold the journal's directory."""
+    lock = os.open(base / "journal", os.O_RDONLY)
+    fcntl.flock(lock, fcntl.LOCK_EX)
+    os.kill(process, signal.SIGSTOP)
+    os.close(lock)
