@@ -95,7 +95,7 @@ class Overview(msgspec.Struct, frozen=True, kw_only=True):
             listeners=serving.listeners,
             upstreams=tuple(serving.upstreams),
             unmapped_tools=seen.all(),
-            program_tools=seen.programs(),
+            program_tools=self.ledger.programs.all(),
             unread_places=self.places.unread_count(),
             wider=serving.wider(),
             receivers_behind=serving.receivers_behind(),

@@ -544,14 +544,12 @@ class Services:
     ) -> ModelFront:
         """The front for the model APIs of `[[model]]` tables; without `couple` it serves none."""
         coupling, healing = None, None
-        settings, memory, ledger = self._foundation.settings, self._foundation.memory, self.ledger
+        settings, memory = self._foundation.settings, self._foundation.memory
         if memory is not None and couple is not None:
-            checked = settings.after.heal in {Heal.NEXT, Heal.ANSWER}
-            checks = self.reply_checks if checked else None
+            checks = self.reply_checks if settings.after.heal in {Heal.NEXT, Heal.ANSWER} else None
             if settings.after.heal is Heal.ANSWER:
                 healing = memory.healing(self.reply_checks, halt)
-            judging = ReplyJudge(CallJudge(self.guard), ledger.unmapped, ledger.people_with_agents)
-            coupling = couple(memory.coupled(judging, checks))
+            coupling = couple(memory.coupled(self._reply_judge(), checks))
         upstreams = () if coupling is None else settings.model
         serving = self._foundation.surroundings.serving
         self._models = [
@@ -583,11 +581,13 @@ class Services:
 
     def _host_calls(self) -> HostCalls:
         """The judge of what hooks report, with the places and tool maps of all agents' models."""
-        memory, ledger = self._foundation.memory, self.ledger
-        judging = ReplyJudge(CallJudge(self.guard), ledger.unmapped, ledger.people_with_agents)
-        maps = maps_of_agents(self._foundation.settings.model)
+        memory, maps = self._foundation.memory, maps_of_agents(self._foundation.settings.model)
         withheld = memory.withholding.refusal if memory else nothing_withheld
-        return HostCalls(judging, maps, withheld)
+        return HostCalls(self._reply_judge(), maps, withheld)
+
+    def _reply_judge(self) -> ReplyJudge:
+        tools = (self.ledger.unmapped, self.ledger.programs)
+        return ReplyJudge(CallJudge(self.guard), *tools, self.ledger.people_with_agents)
 
 
 class _TextProbe:

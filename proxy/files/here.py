@@ -10,15 +10,49 @@ from __future__ import annotations
 import asyncio
 import os
 import stat
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
 from policy.places import Place, Places, is_instructions
-from proxy.dialects.files.edits import FileCall
+from proxy.dialects.files.edits import FileCall, read_file_calls
+from proxy.dialects.mcp.file_rules import FileRule
+from proxy.dialects.strict_json.strict import JsonValue
 from proxy.seams.faults import MalformedRequest
 
 _LINK: Final = "a link, or below one: write to the file itself"
 _TEXT_BYTES_MAX: Final = 262_144
+
+
+async def placed_calls(
+    rule: FileRule,
+    arguments: Mapping[str, JsonValue] | None,
+    places: Places,
+    stated: Sequence[str] = (),
+    *,
+    alone: bool,
+) -> list[tuple[FileCall, Place]]:
+    """The changes that a file tool's call makes in places, each with its place.
+
+    `stated` are folders in which the host may run the call. `alone`: an item that a person releases
+    is sent as the whole call, so the call may change one place only.
+
+    Raises:
+        MalformedRequest: The call does not have the form that its rule describes, the path is a
+            link, or the call changes several places and may change one.
+    """
+    found: list[tuple[FileCall, Place]] = []
+    for call in read_file_calls(rule, arguments):
+        readings = [
+            (one, place)
+            for one in call.located(stated)
+            if not one.idle and (place := await place_of(one, places)) is not None
+        ]
+        # Of several readings the one in a place of instructions counts, else the first.
+        found += sorted(readings, key=lambda one: not is_instructions(one[1]))[:1]
+    if alone and len(found) > 1:
+        raise MalformedRequest("arguments: change one place with each call")
+    return found
 
 
 async def place_of(call: FileCall, places: Places) -> Place | None:

@@ -145,7 +145,7 @@ class Sessions:
         self._log = log
         self._core = Core(prints_key)
         self.surroundings = surroundings
-        self.unmapped = UnmappedTools()
+        self.unmapped, self.programs = UnmappedTools(), UnmappedTools()
         # People's principals under which models called tools: an agent uses such a person's key.
         self.people_with_agents = set[PrincipalId]()
         self._others: list[Keeps] = []

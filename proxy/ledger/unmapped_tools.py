@@ -29,36 +29,24 @@ class UnmappedTool(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class UnmappedTools:
-    """Tools of requests whose calls are not judged. Event loop only."""
+    """Tools of requests whose calls are not judged for one reason. Event loop only."""
 
     def __init__(self) -> None:
-        self._unmapped: dict[str, UnmappedTool] = {}
-        self._programs: dict[str, UnmappedTool] = {}
+        self._tools: dict[str, UnmappedTool] = {}
 
     def note(self, tools: Iterable[DeclaredTool]) -> tuple[str, ...]:
-        """Record tools about memory that no map describes; return the names that are new."""
-        return _note(self._unmapped, tools)
-
-    def note_programs(self, tools: Iterable[DeclaredTool]) -> tuple[str, ...]:
-        """Record tools that run programs; return the names that are new."""
-        return _note(self._programs, tools)
+        """Record tools; return the names that are new."""
+        new: list[str] = []
+        for tool in tools:
+            name = tool.name if tool.server is None else f"{tool.server}/{tool.name}"
+            full = len(self._tools) >= TOOLS_MAX
+            if name in self._tools or full or not _PLAIN.fullmatch(name):
+                continue
+            plain = sorted(one for one in tool.arguments or () if _PLAIN.fullmatch(one))
+            self._tools[name] = UnmappedTool(tool=name, arguments=tuple(plain[:_ARGUMENTS_MAX]))
+            new.append(name)
+        return tuple(new)
 
     def all(self) -> tuple[UnmappedTool, ...]:
-        """All unmapped tools about memory that any request offered, sorted by name."""
-        return tuple(self._unmapped[name] for name in sorted(self._unmapped))
-
-    def programs(self) -> tuple[UnmappedTool, ...]:
-        """All tools that run programs, of any request, sorted by name."""
-        return tuple(self._programs[name] for name in sorted(self._programs))
-
-
-def _note(known: dict[str, UnmappedTool], tools: Iterable[DeclaredTool]) -> tuple[str, ...]:
-    new: list[str] = []
-    for tool in tools:
-        name = tool.name if tool.server is None else f"{tool.server}/{tool.name}"
-        if name in known or len(known) >= TOOLS_MAX or not _PLAIN.fullmatch(name):
-            continue
-        plain = sorted(one for one in tool.arguments or () if _PLAIN.fullmatch(one))
-        known[name] = UnmappedTool(tool=name, arguments=tuple(plain[:_ARGUMENTS_MAX]))
-        new.append(name)
-    return tuple(new)
+        """All recorded tools, sorted by name."""
+        return tuple(self._tools[name] for name in sorted(self._tools))

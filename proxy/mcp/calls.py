@@ -5,12 +5,12 @@ from __future__ import annotations
 import msgspec
 
 from policy.verdict import Reason
-from proxy.dialects.files.edits import FileCall, check_alone, item_of, read_file_calls
+from proxy.dialects.files.edits import FileCall, item_of
 from proxy.dialects.mcp.calls import ToolCall, read_call, without
 from proxy.dialects.mcp.elicit import Reaction, retried
 from proxy.dialects.mcp.maps import FORMAT, ToolKind, ToolMap
-from proxy.dialects.mcp.message import CALL, Message, MessageKind, Object, made
-from proxy.files.here import place_of
+from proxy.dialects.mcp.message import CALL, Message, Object, made
+from proxy.files.here import placed_calls
 from proxy.mcp.catalogue import ToolCatalogue
 from proxy.mcp.connection import RelayConnection, ServerGone, Side
 from proxy.mcp.pending_requests import PendingRequest, join_of, short
@@ -29,55 +29,39 @@ async def read_files(connection: RelayConnection, call: ToolCall, meta: Object) 
     Raises:
         MalformedRequest: The call does not have the form that its map says, or the path is a link.
     """
-    tool_map = connection.tool_map
-    rule = None if call.rule is None else call.rule.file
-    if tool_map is None or rule is None or call.rule is None:
+    tool_map, rule = connection.tool_map, call.rule
+    if tool_map is None or rule is None or rule.file is None or rule.kind is not ToolKind.WRITE:
         return call
-    if call.rule.kind is not ToolKind.WRITE:
-        return call
-    found = [
-        (read, place)
-        for read in read_file_calls(rule, call.arguments)
-        if not read.idle and (place := await place_of(read, tool_map.all_places)) is not None
-    ]
-    if not found:
-        return call
-    check_alone(found)
-    read, place = found[0]
-    item = item_of(read, call.arguments, await _text_now(connection, read, meta), place)
-    if item is None:
-        return call
-    return msgspec.structs.replace(call, kind=ToolKind.WRITE, items=(item,))
+    found = await placed_calls(rule.file, call.arguments, tool_map.all_places, alone=True)
+    for read, place in found:
+        before = await _text_now(connection, tool_map, read, meta)
+        item = item_of(read, call.arguments, before, place)
+        if item is not None:
+            return msgspec.structs.replace(call, kind=ToolKind.WRITE, items=(item,))
+    return call
 
 
-async def _text_now(connection: RelayConnection, call: FileCall, meta: Object) -> str | None:
+async def _text_now(
+    connection: RelayConnection, tool_map: ToolMap, call: FileCall, meta: Object
+) -> str | None:
     """The whole text of a call's file; "" if there is no file, None if it cannot be read."""
-    tools = {} if connection.tool_map is None else connection.tool_map.tools
-    for name, tool in tools.items():
-        rule = tool.file
-        if tool.kind is ToolKind.READ and rule is not None:
-            params: Object = {"name": name, "arguments": {rule.path: call.path}}
-            if meta:
-                params["_meta"] = meta
-            try:
-                answer = await connection.ask(Side.SERVER, CALL, params, None)
-            except ServerGone:
-                return None
-            shown = _shown(answer)
-            if shown is None or answer.result.get("isError") is True:
-                missing = shown is not None and rule.missing is not None and rule.missing in shown
-                return "" if missing else None
-            return shown
-    return None
-
-
-def _shown(answer: Message) -> str | None:
-    """The text of an answer that consists of one text block; None for any other answer."""
-    blocks = answer.result.get("content") if answer.kind is MessageKind.RESULT else None
-    if not isinstance(blocks, list) or len(blocks) != 1 or not isinstance(blocks[0], dict):
+    reads = (one for one in tool_map.tools.items() if one[1].kind is ToolKind.READ)
+    name, rule = next(((name, tool.file) for name, tool in reads if tool.file), ("", None))
+    if rule is None:
         return None
-    text = blocks[0].get("text")
-    return text if isinstance(text, str) else None
+    params: Object = {"name": name, "arguments": {rule.path: call.path}}
+    params |= {"_meta": meta} if meta else {}
+    try:
+        answer = await connection.ask(Side.SERVER, CALL, params, None)
+    except ServerGone:
+        return None
+    match answer.result:
+        case {"isError": True, "content": [{"text": str(text)}]}:
+            return "" if rule.missing is not None and rule.missing in text else None
+        case {"content": [{"text": str(text)}]}:
+            return text
+        case _:
+            return None
 
 
 _TRACEPARENT_LEN = 64
@@ -106,7 +90,7 @@ class Calls:
         refusal = await self._catalogue.refusal(meta_of(message))
         call = None if refusal is not None else await self._read(message, pending)
         if refusal is None and call is not None:
-            refusal = self._closed(call)
+            refusal = call.closed(by_agent=self._connection.is_agent)
         if refusal is not None:
             await self._refused(pending, self._connection.observation(refusal))
             return None
@@ -127,14 +111,6 @@ class Calls:
             text = f"{observation_of_call(Reason.CALL_MALFORMED)} ({error.detail})"
             await self._refused(pending, text)
             return None
-
-    def _closed(self, call: ToolCall) -> Reason | None:
-        """Why calls of this tool are refused, whatever their arguments; None if they are not."""
-        if call.kind is None:
-            return Reason.UNKNOWN_TOOL
-        if call.kind is ToolKind.ADMIN and self._connection.is_agent:
-            return Reason.ADMIN_TOOL
-        return None
 
     async def _write(
         self, message: Message, pending: PendingRequest, call: ToolCall

@@ -9,7 +9,6 @@ next request.
 from __future__ import annotations
 
 import contextlib
-import hashlib
 import logging
 import secrets
 from collections.abc import Callable
@@ -19,7 +18,6 @@ import msgspec
 
 from policy.model import NAME_LEN_MAX, Channel, Principal, PrincipalId
 from policy.verdict import Reason
-from proxy.dialects.files.edits import FileCall
 from proxy.dialects.mcp.calls import ToolCall, read_call
 from proxy.dialects.mcp.maps import ToolKind, ToolMap
 from proxy.dialects.model.api import ANTHROPIC
@@ -29,7 +27,7 @@ from proxy.dialects.model.tools import outcomes_of, tools_of
 from proxy.dialects.model.transcript import ModelCall, ModelRequest
 from proxy.dialects.strict_json.tolerant import Json
 from proxy.ledger.unmapped_tools import UnmappedTools
-from proxy.model.files_judged import file_write
+from proxy.model.files_judged import NamedCall, file_write
 from proxy.model.memory_seam import PreparedRequest, PrincipalRequest
 from proxy.seams.faults import MalformedRequest
 from proxy.seams.guard import (
@@ -38,7 +36,6 @@ from proxy.seams.guard import (
     GuardAhead,
     GuardedCall,
     HostCall,
-    Item,
     ItemVerdict,
     Join,
 )
@@ -49,7 +46,6 @@ from telemetry.propagation import format_traceparent
 
 _CHANGES: Final = frozenset({ToolKind.WRITE, ToolKind.DELETE})
 _ADMIT: Final = "admit"
-_ENCODER: Final = msgspec.json.Encoder(order="deterministic")
 
 
 class _ReplyOf(NamedTuple):
@@ -130,11 +126,11 @@ class CallJudge:
             relayed = self._guard.server_of(principal, named.server)
             server = relayed or MODEL_SERVERS + named.map_name
             return await self._write(asked, server, call, named)
-        closed = _closed(principal, named.call.kind)
+        closed = named.call.closed(by_agent=principal.channel is Channel.AGENT)
         return None if closed is None else observation_of_call(closed)
 
     async def _write(
-        self, asked: _ReplyOf, server: str, call: ModelCall, named: _Named
+        self, asked: _ReplyOf, server: str, call: ModelCall, named: NamedCall
     ) -> str | None:
         principal, read = asked.principal, named.call
         hooked = None if asked.prepared is None else asked.prepared.hooked
@@ -161,56 +157,20 @@ class CallJudge:
         return None
 
 
-class _Named(NamedTuple):
-    """A tool call parsed by its tool map, and the name that the host gives the tool's server.
-
-    `does`: what the call does, the same for a front and a hook that get the call.
-    """
-
-    call: ToolCall
-    map_name: str
-    server: str
-    does: tuple[FileCall, ...] | tuple[Item, ...]
-
-    @property
-    def digest(self) -> str:
-        """The digest by which the call is found again (`CallIdentity`)."""
-        return hashlib.sha256(_ENCODER.encode((self.call.tool, self.does))).hexdigest()
-
-
 async def _named(
     prepared: PreparedRequest | None, found: MemoryTool | None, call: ModelCall
-) -> _Named | None:
+) -> NamedCall | None:
     """The parsed call of a memory tool, or of a file tool that changes a place; else None."""
     if found is not None and found.tool_map is not None and found.tool is not None:
         read = _read(found.tool_map, found.tool, call)
-        return _Named(read, found.tool_map.name, found.server, read.items)
-    write = None if prepared is None else await file_write(prepared, call)
-    if write is None or not write.items:
-        return None
-    tool = write.tool
-    read = ToolCall(
-        tool=tool.tool,
-        kind=ToolKind.WRITE,
-        rule=None,
-        arguments=tool.arguments,
-        items=write.items,
-    )
-    return _Named(read, tool.tool_map.name, tool.server, write.calls)
+        return NamedCall(read, found.tool_map.name, found.server, read.items)
+    return None if prepared is None else await file_write(prepared, call)
 
 
 def _read(tool_map: ToolMap, tool: str, call: ModelCall) -> ToolCall:
     if call.arguments is None:
         raise MalformedRequest("arguments: must be an object, with each name once")
     return read_call(tool_map, {"name": tool, "arguments": call.arguments})
-
-
-def _closed(principal: Principal, kind: ToolKind | None) -> Reason | None:
-    """The reason to refuse a call whose tool changes no memory; None to forward the call."""
-    if kind is None:
-        return Reason.UNKNOWN_TOOL
-    agent = principal.channel is Channel.AGENT
-    return Reason.ADMIN_TOOL if kind is ToolKind.ADMIN and agent else None
 
 
 def _text(judged: tuple[ItemVerdict, ...]) -> str:
@@ -226,6 +186,7 @@ def _short(name: str) -> str | None:
 
 
 _LOG: Final = logging.getLogger("mnemogate.model")
+_UNMAPPED: Final = "a tool speaks of memory and no map takes it"
 _PROGRAM: Final = (
     "a tool runs programs: calls inside are judged only at a relay, a hook and the next read"
 )
@@ -235,12 +196,20 @@ class ReplyJudge:
     """Judges the calls of a model's replies, and warns of tools and keys that need a person."""
 
     def __init__(
-        self, veto: CallJudge, unmapped: UnmappedTools, people_with_agents: set[PrincipalId]
+        self,
+        veto: CallJudge,
+        unmapped: UnmappedTools,
+        programs: UnmappedTools,
+        people_with_agents: set[PrincipalId],
     ) -> None:
-        """`people_with_agents` is filled with the principals of people whose models call tools."""
+        """`unmapped` are tools about memory that no map describes, `programs` run programs.
+
+        `people_with_agents` is filled with the principals of people whose models call tools.
+        """
         self._people_with_agents = people_with_agents
         self._veto = veto
         self._unmapped = unmapped
+        self._programs = programs
 
     async def results(self, asked: PrincipalRequest) -> None:
         """Settle earlier admitted calls that have results in the request."""
@@ -277,12 +246,12 @@ class ReplyJudge:
         return tuple(texts)
 
     def _tell_of(self, session: str, catalogue: OfferedTools) -> None:
-        for tool in self._unmapped.note(catalogue.unmapped):
-            fields = {"tool": tool, "session": session}
-            _LOG.warning("a tool speaks of memory and no map takes it", extra={"fields": fields})
-        for tool in self._unmapped.note_programs(catalogue.programs):
-            fields = {"tool": tool, "session": session}
-            _LOG.warning(_PROGRAM, extra={"fields": fields})
+        for known, tools, said in (
+            (self._unmapped, catalogue.unmapped, _UNMAPPED),
+            (self._programs, catalogue.programs, _PROGRAM),
+        ):
+            for tool in known.note(tools):
+                _LOG.warning(said, extra={"fields": {"tool": tool, "session": session}})
 
     def _tell_of_person(self, who: PrincipalId) -> None:
         if who not in self._people_with_agents:
@@ -297,23 +266,17 @@ def nothing_withheld(_principal_id: PrincipalId, _call: ModelCall) -> None:
     """No text in place of a call, where no context is recorded."""
 
 
-class HostCalls:
+class HostCalls(msgspec.Struct, frozen=True):
     """Judges the calls that the hook of an agent's host reports before the host makes them.
 
     The hook gets calls that no reply of a model shows, such as those that a program makes. They are
     judged as calls of a reply, beside the files of this machine in place of a conversation.
     """
 
-    def __init__(
-        self,
-        judging: ReplyJudge,
-        maps: Maps,
-        withheld: Callable[[PrincipalId, ModelCall], str | None],
-    ) -> None:
-        """`withheld` returns the text in place of a call that has a withheld text, else None."""
-        self._judging = judging
-        self._maps = maps
-        self._withheld = withheld
+    judging: ReplyJudge
+    maps: Maps
+    # The text in place of a call that has a withheld text, else None.
+    withheld: Callable[[PrincipalId, ModelCall], str | None]
 
     async def judge(
         self, principal: Principal, hooked: HostCall, trace: TraceContext
@@ -326,12 +289,12 @@ class HostCalls:
         call = ModelCall(call_id=call_id, name=hooked.tool, arguments=arguments)
         # No reply is edited, so it does not matter which API the request is of.
         asked = PrincipalRequest(
-            principal=principal, api=ANTHROPIC, body={}, trace=trace, maps=self._maps
+            principal=principal, api=ANTHROPIC, body={}, trace=trace, maps=self.maps
         )
         prepared = PreparedRequest(
             asked=asked, request=_NOTHING, body={}, session="", hooked=hooked
         )
-        (refused,) = await self._judging.judge(
-            prepared, (call,), lambda one: self._withheld(principal.principal_id, one)
+        (refused,) = await self.judging.judge(
+            prepared, (call,), lambda one: self.withheld(principal.principal_id, one)
         )
         return refused

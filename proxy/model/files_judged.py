@@ -9,37 +9,45 @@ is noticed.
 from __future__ import annotations
 
 import asyncio
-import re
+import hashlib
 from typing import Final, NamedTuple
 
-from policy.places import Place, is_instructions
-from proxy.dialects.files.edits import FileCall, check_alone, item_of, read_file_calls
+import msgspec
+
+from policy.places import Places
+from proxy.dialects.files.edits import FileCall, item_of, read_file_calls
 from proxy.dialects.files.patch import FOLDERS_MAX
-from proxy.dialects.mcp.file_rules import FileRule
-from proxy.dialects.model.memory_tools import FileTool, file_tool
-from proxy.dialects.model.transcript import ModelCall, Voice
-from proxy.files.here import place_of, text_here
+from proxy.dialects.mcp.calls import ToolCall
+from proxy.dialects.mcp.maps import ToolKind
+from proxy.dialects.model.memory_tools import file_tool
+from proxy.dialects.model.transcript import ModelCall
+from proxy.files.here import placed_calls, text_here
 from proxy.model.memory_seam import PreparedRequest
+from proxy.places.marked import folder_in
 from proxy.seams.guard import Item
 
-# The voices in which a host states where it runs calls; models and tools repeat others' words.
-_OF_THE_HOST: Final = frozenset({Voice.SYSTEM, Voice.USER, Voice.UNPLACED})
+_ENCODER: Final = msgspec.json.Encoder(order="deterministic")
 
 
-class FileWrite(NamedTuple):
-    """A call that changes places; `items` are the changes, none if no line changes."""
+class NamedCall(NamedTuple):
+    """A tool call parsed by its tool map, and the name that the host gives the tool's server.
 
-    tool: FileTool
-    items: tuple[Item, ...]
+    `does`: what the call does, the same for a front and a hook that get the call.
+    """
+
+    call: ToolCall
+    map_name: str
+    server: str
+    does: tuple[FileCall, ...] | tuple[Item, ...]
 
     @property
-    def calls(self) -> tuple[FileCall, ...]:
-        """The changes of the call's files, with the paths that the call has."""
-        return read_file_calls(self.tool.rule, self.tool.arguments)
+    def digest(self) -> str:
+        """The digest by which the call is found again (`CallIdentity`)."""
+        return hashlib.sha256(_ENCODER.encode((self.call.tool, self.does))).hexdigest()
 
 
-async def file_write(prepared: PreparedRequest, call: ModelCall) -> FileWrite | None:
-    """What a call of a reply to a request changes in a place; None if it changes none.
+async def file_write(prepared: PreparedRequest, call: ModelCall) -> NamedCall | None:
+    """What a call of a reply to a request changes in places; None if it changes no line of any.
 
     Raises:
         MalformedRequest: The call does not have the form that its tool map describes, or the path
@@ -48,37 +56,29 @@ async def file_write(prepared: PreparedRequest, call: ModelCall) -> FileWrite | 
     tool = file_tool(prepared.asked.maps, call)
     if tool is None:
         return None
-    places = tool.tool_map.all_places
-    stated = _stated(prepared, tool.rule)
-    found: list[tuple[FileCall, Place]] = []
-    for call_of_file in read_file_calls(tool.rule, tool.arguments):
-        readings = [
-            (one, place)
-            for one in call_of_file.located(stated)
-            if not one.idle and (place := await place_of(one, places)) is not None
-        ]
-        # Of several readings the one in a place of instructions counts, else the first.
-        found += sorted(readings, key=lambda one: not is_instructions(one[1]))[:1]
-    if not found:
-        return None
-    if tool.server:
-        check_alone(found)
+    places, stated = tool.tool_map.all_places, _stated(prepared, tool.tool_map.all_places)
+    found = await placed_calls(tool.rule, tool.arguments, places, stated, alone=bool(tool.server))
     before = None
     # One part of a call may change the file of another, and a server has files of its own.
     if prepared.hooked is not None and len(found) == 1 and not tool.server:
         before = await asyncio.to_thread(text_here, found[0][0].path)
     items = [item_of(read, tool.arguments, before, place) for read, place in found]
-    return FileWrite(tool, tuple(one for one in items if one is not None))
+    made = tuple(one for one in items if one is not None)
+    if not made:
+        return None
+    read = ToolCall(
+        tool=tool.tool, kind=ToolKind.WRITE, rule=None, arguments=tool.arguments, items=made
+    )
+    # Its paths are those of the call, because a front may not know the folder that a hook knows.
+    does = read_file_calls(tool.rule, tool.arguments)
+    return NamedCall(read, tool.tool_map.name, tool.server, does)
 
 
-def _stated(prepared: PreparedRequest, rule: FileRule) -> tuple[str, ...]:
+def _stated(prepared: PreparedRequest, places: Places) -> tuple[str, ...]:
     """The folders that the host stated as its own: to its hook, or the latest first."""
     if prepared.hooked is not None:
         return (prepared.hooked.folder,)
-    if rule.stated is None:
-        return ()
-    begin, end = map(re.escape, rule.stated)
     turns = reversed(prepared.request.turns)
-    told = [said.text for turn in turns for said in turn.said if said.voice in _OF_THE_HOST]
-    found = [one for text in told for one in re.findall(f"{begin}(.{{1,512}}?){end}", text)]
+    told = (*(said for turn in turns for said in turn.said), *prepared.request.system)
+    found = [folder for said in told if (folder := folder_in(said, places))]
     return tuple(dict.fromkeys(found[:FOLDERS_MAX]))

@@ -7,6 +7,7 @@ the start of a file that was there before; any other mark inside is a line of th
 from __future__ import annotations
 
 import re
+import sys
 from collections.abc import Callable, Iterable, Iterator
 from typing import Final, NamedTuple
 
@@ -91,11 +92,19 @@ def root_of(strings: Iterable[tuple[ContextText, list[Mark]]], places: Places) -
 
     Each string comes with its marks: what follows a mark may be the text of a file.
     """
-    for said, marks in strings:
-        for root in places.roots:
-            found = root.starts.search(said.text) if _counts(root, said) else None
-            if found is not None and not any(mark.start < found.start() for mark in marks[:1]):
-                return _kept(found["path"])
+    before = ((said, marks[0].start if marks else sys.maxsize) for said, marks in strings)
+    return next(filter(None, (folder_in(said, places, end) for said, end in before)), "")
+
+
+def folder_in(said: ContextText, places: Places, end: int = sys.maxsize) -> str:
+    """The folder in which the agent works, as its host states it in a string, before `end`.
+
+    "" if the host does not.
+    """
+    for root in places.roots:
+        found = root.starts.search(said.text, 0, end) if _counts(root, said) else None
+        if found is not None:
+            return _kept(found["path"])
     return ""
 
 

@@ -17,8 +17,8 @@ MCP: Final = (
         row="mcp-unknown",
         name="a tool that no map names is called",
         invariant="what nobody declared to be harmless counts as a write",
-        where="proxy.mcp.calls:Calls._closed",
-        fault=replaced("call.kind is None", "call.kind is None and (not call.tool)"),
+        where="proxy.dialects.mcp.calls:ToolCall.closed",
+        fault=replaced("self.kind is None", "self.kind is None and (not self.tool)"),
         tests=one_test(_CALLS, "test_a_tool_that_no_map_names_is_a_write_and_is_refused"),
     ),
     Mutant(

@@ -16,7 +16,6 @@ from functools import partial
 from posixpath import join
 from typing import Final
 
-import msgspec
 from msgspec import structs
 
 from policy.labels.effect import NEWLINE, NOTHING, Effect, EffectKind
@@ -24,7 +23,7 @@ from policy.model import ChangeKind
 from policy.places import Place, class_in, is_instructions
 from policy.text.paths import folded_path
 from proxy.dialects.files.hunks import Hunk, hunks_of
-from proxy.dialects.files.patch import Edit, folders_of, patched_files
+from proxy.dialects.files.patch import Edit, PatchedFile, folders_of, patched_files
 from proxy.dialects.mcp.file_rules import FileRule
 from proxy.dialects.mcp.pieces import literal
 from proxy.dialects.strict_json.strict import JsonValue, canonical_json, decode_object
@@ -41,16 +40,10 @@ _CALL: Final = "call"
 _EXPANDED: Final = re.compile(r"\$[$&`']")
 
 
-class FileCall(msgspec.Struct, frozen=True, kw_only=True):
+class FileCall(PatchedFile, frozen=True, kw_only=True):
     """One call of a file tool, read by the tool's rule. A move moves the file `path` to `to`."""
 
     rule: FileRule
-    path: str
-    to: str | None = None
-    text: str | None = None
-    edits: tuple[Edit, ...] | None = None
-    # Whether the call only names the file, so that its change is unknown.
-    unread: bool = False
     # The folders to which the call changes, one after the other, before it resolves its paths.
     folders: tuple[str, ...] = ()
     idle: bool = False
@@ -74,7 +67,7 @@ class FileCall(msgspec.Struct, frozen=True, kw_only=True):
         if self.text is not None:
             return self.text
         # Where in a file the lines of a patch are depends on the host.
-        if self.edits is None or before is None or self.rule.patch is not None:
+        if not self.edits or before is None or self.rule.patch is not None:
             return None
         text = before
         for old, new, every in self.edits:
@@ -120,28 +113,9 @@ def _patched(rule: FileRule, arguments: Mapping[str, JsonValue]) -> tuple[FileCa
     folder = _text(arguments, rule.folder or "") if given else ""
     folders = (folder, *(folders_of(text) if rule.command else ()))
     return tuple(
-        FileCall(
-            rule=rule,
-            path=one.path,
-            to=one.to,
-            text=one.text,
-            edits=one.edits,
-            unread=one.unread,
-            folders=folders,
-        )
+        FileCall(rule=rule, folders=folders, **structs.asdict(one))
         for one in patched_files(text, command=rule.command)
     )
-
-
-def check_alone(found: Sequence[tuple[FileCall, Place]]) -> None:
-    """Refuse a server's call that changes several places.
-
-    Raises:
-        MalformedRequest: `found` is more than one, and an item that a person releases is sent to
-            the server as the whole call.
-    """
-    if len(found) > 1:
-        raise MalformedRequest("arguments: change one place with each call")
 
 
 def item_of(
@@ -155,7 +129,7 @@ def item_of(
     made = partial(_made, call, arguments, place)
     hunks = _hunks(call, before, place)
     if hunks is None:
-        old = {old for old, _, _ in call.edits or ()} | {call.to}
+        old = {old for old, _, _ in call.edits} | {call.to}
         texts = _strings(call) or (call.path,)
         # The old texts of replacements are labels, because they are in the file already and only
         # show where a new text is inserted.
@@ -193,7 +167,7 @@ def _has_whole_lines(call: FileCall) -> bool:
     """
     if call.text is not None or call.rule.patch is not None:
         return True
-    pairs = [(old.split("\n"), new.split("\n")) for old, new, _ in call.edits or ()]
+    pairs = [(old.split("\n"), new.split("\n")) for old, new, _ in call.edits]
     return all(
         min(len(old), len(new)) > 1 and old[0] == new[0] and old[-1] == new[-1]
         for old, new in pairs
@@ -207,16 +181,12 @@ def _hunks(call: FileCall, before: str | None, place: Place) -> tuple[Hunk, ...]
     do not show the change, because the new string may join two lines into another rule.
     """
     after = call.after(before)
-    if (
-        call.unread
-        or call.to is not None
-        or any(_EXPANDED.search(new) for _, new, _ in call.edits or ())
-    ):
+    if call.unread or call.to is not None or any(_EXPANDED.search(new) for _, new, _ in call.edits):
         return None
     if after is not None:
         return hunks_of(before or "", after)
     found: list[Hunk] = []
-    for old, new, _ in call.edits or ():
+    for old, new, _ in call.edits:
         hunks = hunks_of(old, new)
         if hunks is None or (not hunks and old != new and is_instructions(place)):
             return None
@@ -278,7 +248,7 @@ def call_in(arguments: Mapping[str, JsonValue]) -> dict[str, JsonValue]:
 
 
 def _strings(call: FileCall) -> tuple[str, ...]:
-    texts = (call.text, call.to, *(one for pair in call.edits or () for one in pair[:2]))
+    texts = (call.text, call.to, *(one for pair in call.edits for one in pair[:2]))
     return tuple(one for one in texts if one)
 
 
@@ -286,21 +256,19 @@ def _digest(parts: tuple[str, ...]) -> str:
     return hashlib.sha256(canonical_json([*parts]).encode()).hexdigest()[:_DIGEST_LEN]
 
 
-def _edits(rule: FileRule, arguments: Mapping[str, JsonValue]) -> tuple[Edit, ...] | None:
-    if rule.old is None or rule.new is None:
-        return None
-    given: JsonValue = [dict(arguments)]
-    if rule.edits is not None:
-        given = arguments.get(rule.edits)
-    if not isinstance(given, list) or not 0 < len(given) <= ITEMS_MAX:
+def _edits(rule: FileRule, arguments: Mapping[str, JsonValue]) -> tuple[Edit, ...]:
+    old, new, every = rule.old, rule.new, rule.every
+    if old is None or new is None:
+        return ()
+    given = [dict(arguments)] if rule.edits is None else arguments.get(rule.edits)
+    listed = given if isinstance(given, list) else []
+    parts = [one for one in listed if isinstance(one, dict)]
+    if not 0 < len(listed) <= ITEMS_MAX or len(parts) < len(listed):
         raise MalformedRequest(f"arguments: {rule.edits}: must be an array of replacements")
-    found: list[Edit] = []
-    for one in given:
-        if not isinstance(one, dict):
-            raise MalformedRequest(f"arguments: {rule.edits}: must be an array of replacements")
-        every = rule.every is not None and one.get(rule.every) is True
-        found.append((_text(one, rule.old), _text(one, rule.new), every))
-    return tuple(found)
+    return tuple(
+        (_text(one, old), _text(one, new), every is not None and one.get(every) is True)
+        for one in parts
+    )
 
 
 def _text(arguments: Mapping[str, JsonValue], name: str) -> str:

@@ -17,6 +17,7 @@ import msgspec
 from policy.labels.effect import Effect
 from policy.model import METADATA_LEN_MAX, NAME_LEN_MAX, TEXT_LEN_MAX, ChangeKind
 from policy.places import Place, class_in, is_instructions
+from policy.verdict import Reason
 from proxy.dialects.mcp.effects import effect_of
 from proxy.dialects.mcp.known_members import check_twins
 from proxy.dialects.mcp.maps import (
@@ -56,6 +57,12 @@ class ToolCall(msgspec.Struct, frozen=True, kw_only=True):
     items: tuple[Item, ...] = ()
     # Indexes of the items that change nothing according to the map's `pass_if`.
     idle: frozenset[int] = frozenset()
+
+    def closed(self, *, by_agent: bool) -> Reason | None:
+        """Why calls of this tool are refused, whatever their arguments; None if they are not."""
+        if self.kind is None:
+            return Reason.UNKNOWN_TOOL
+        return Reason.ADMIN_TOOL if self.kind is ToolKind.ADMIN and by_agent else None
 
 
 def read_call(tool_map: ToolMap, params: JsonValue) -> ToolCall:

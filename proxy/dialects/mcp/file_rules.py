@@ -29,10 +29,8 @@ class FileRule(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     path: Annotated[str, Meta(max_length=128)] = ""
     patch: _Name | None = None
     command: bool = False
-    # Of a patch: the argument that names the folder in which it is applied, and the two strings
-    # between which the host states that folder in a request.
+    # Of a patch: the argument that names the folder in which it is applied.
     folder: _Name | None = None
-    stated: tuple[_Name, _Name] | None = None
     to: _Name | None = None
     text: _Name | None = None
     edits: _Name | None = None
@@ -48,7 +46,7 @@ class FileRule(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     def fits(self) -> bool:
         """Whether the rule is a patch, or has a path and describes at most one kind of change."""
         if self.patch is not None:
-            apart = structs.replace(self, patch=None, command=False, folder=None, stated=None)
+            apart = structs.replace(self, patch=None, command=False, folder=None)
             return apart == FileRule()
         replaces = self.old is not None and self.new is not None
         parts = (self.old, self.new, self.every, self.edits)

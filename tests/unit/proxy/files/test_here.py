@@ -9,7 +9,8 @@ import pytest
 from proxy.dialects.files.edits import FileCall
 from proxy.dialects.files.shipped_places import places_with
 from proxy.dialects.mcp.file_rules import FileRule
-from proxy.files.here import place_of
+from proxy.dialects.strict_json.strict import JsonValue
+from proxy.files.here import place_of, placed_calls
 from proxy.seams.faults import MalformedRequest
 
 PATHS = places_with()
@@ -45,3 +46,16 @@ async def test_a_move_onto_or_off_a_place_is_a_change_of_it(tmp_path: Path) -> N
     assert await place_of(_call(plain, str(tmp_path / ".claude")), PATHS)
     assert await place_of(_call(str(tmp_path / "memories"), plain), PATHS)
     assert await place_of(_call("CLAUDE.md\0"), PATHS), "no file here can have that name"
+
+
+async def test_a_server_gets_one_place_with_each_call() -> None:
+    rule = FileRule(patch="input")
+    added = "*** Add File: MEMORY.md\n+x\n"
+    for more, count in (("", 1), ("*** Add File: USER.md\n+y\n", 2)):
+        given: dict[str, JsonValue] = {"input": f"*** Begin Patch\n{added}{more}*** End Patch"}
+        assert len(await placed_calls(rule, given, PATHS, alone=False)) == count, "control"
+        if count > 1:
+            with pytest.raises(MalformedRequest, match="one place"):
+                await placed_calls(rule, given, PATHS, alone=True)
+        else:
+            assert len(await placed_calls(rule, given, PATHS, alone=True)) == 1

@@ -13,7 +13,7 @@ from proxy.dialects.model.memory_tools import OfferedTools
 from proxy.dialects.model.tools import DeclaredTool
 from proxy.dialects.model.transcript import ModelCall
 from proxy.dialects.strict_json.tolerant import Json
-from proxy.model.files_judged import FileWrite, file_write
+from proxy.model.files_judged import NamedCall, file_write
 from proxy.model.memory_seam import PreparedRequest, PrincipalRequest
 from proxy.settings.tool_maps import maps_of_models
 from tests.unit.proxy.editing import Desk, desk
@@ -69,7 +69,7 @@ class Editor:
         await self._at.veto.results(self._by, {"messages": self.messages})
         return [*texts]
 
-    async def write(self, call: ModelCall) -> FileWrite | None:
+    async def write(self, call: ModelCall) -> NamedCall | None:
         """What a call changes in a place."""
         return await file_write(await self._replied(call), call)
 
@@ -78,7 +78,7 @@ class Editor:
         one = self.call("Write", file_path=path, content=text)
         write = await self.write(one)
         assert write is not None
-        said = "\n".join(piece for one in write.items for piece in one.pieces).split("\n")
+        said = "\n".join(piece for one in write.call.items for piece in one.pieces).split("\n")
         return tuple(line.removeprefix("- ") for line in said)
 
     async def edits(self, old: str, new: str, path: str = FILE) -> str | None:

@@ -274,7 +274,7 @@ class _Coupled(UnsafeUncoupled):
 
 async def test_the_results_of_a_request_count_before_it_goes_on(seen: Guarded) -> None:
     veto, one = _veto(seen), create(GOOD)
-    coupling = _Coupled(ReplyJudge(veto, UnmappedTools(), set()))
+    coupling = _Coupled(ReplyJudge(veto, UnmappedTools(), UnmappedTools(), set()))
     asked = PrincipalRequest(
         principal=AGENT, api=ANTHROPIC, body=offering(FILES), trace=TRACE, maps=MAPS
     )
@@ -289,7 +289,7 @@ async def test_a_tool_that_speaks_of_memory_and_has_no_map_is_named_once(
     seen: Guarded, caplog: pytest.LogCaptureFixture
 ) -> None:
     unmapped = UnmappedTools()
-    coupling = _Coupled(ReplyJudge(_veto(seen), unmapped, set()))
+    coupling = _Coupled(ReplyJudge(_veto(seen), unmapped, UnmappedTools(), set()))
     tool: Json = {"name": "save_memory", "input_schema": {"properties": {"note": {}}}}
     body = offering(tool, {"name": "Bash", "input_schema": {"properties": {}}}, FILES)
     asked = PrincipalRequest(principal=AGENT, api=ANTHROPIC, body=body, trace=TRACE, maps=MAPS)
@@ -312,8 +312,8 @@ PROGRAMS: Final[tuple[Json, ...]] = (
 async def test_a_tool_that_runs_programs_is_named_once_and_its_programs_are_not_parsed(
     seen: Guarded, caplog: pytest.LogCaptureFixture, tool: Json
 ) -> None:
-    unmapped = UnmappedTools()
-    coupling = _Coupled(ReplyJudge(_veto(seen), unmapped, set()))
+    unmapped, programs = UnmappedTools(), UnmappedTools()
+    coupling = _Coupled(ReplyJudge(_veto(seen), unmapped, programs, set()))
     shell: Json = {"name": "exec", "input_schema": {"properties": {"command": {}}}}
     for offered, count in ((shell, 0), (tool, 1), (tool, 1)):
         body = offering(offered)
@@ -324,7 +324,7 @@ async def test_a_tool_that_runs_programs_is_named_once_and_its_programs_are_not_
         program = call("exec", code=f"write({{path: 'MEMORY.md', content: '{STEERING}'}})")
         assert await coupling.judge(prepared, (program,)) == (None,)
         assert len(caplog.records) == count, "control: a shell is none"
-    assert [one.tool.rpartition("/")[2] for one in unmapped.programs()] == ["exec"]
+    assert [one.tool.rpartition("/")[2] for one in programs.all()] == ["exec"]
     assert unmapped.all() == ()
 
 
@@ -347,7 +347,7 @@ async def test_a_person_s_key_whose_model_calls_tools_is_named_once(
     seen: Guarded, caplog: pytest.LogCaptureFixture
 ) -> None:
     named = set[PrincipalId]()
-    coupling = _Coupled(ReplyJudge(_veto(seen), UnmappedTools(), named))
+    coupling = _Coupled(ReplyJudge(_veto(seen), UnmappedTools(), UnmappedTools(), named))
     for who in (PERSON, AGENT, PERSON):
         asked = PrincipalRequest(
             principal=who, api=ANTHROPIC, body=offering(FILES), trace=TRACE, maps=MAPS
@@ -361,7 +361,9 @@ async def test_a_person_s_key_whose_model_calls_tools_is_named_once(
 
 
 async def test_what_is_admitted_here_and_refused_elsewhere_is_no_intent(seen: Guarded) -> None:
-    coupling = _Coupled(ReplyJudge(_veto(seen), UnmappedTools(), set()), "Withheld.")
+    coupling = _Coupled(
+        ReplyJudge(_veto(seen), UnmappedTools(), UnmappedTools(), set()), "Withheld."
+    )
     asked = PrincipalRequest(
         principal=AGENT, api=ANTHROPIC, body=offering(FILES), trace=TRACE, maps=MAPS
     )
@@ -442,7 +444,7 @@ async def test_a_result_that_cannot_be_recorded_is_told_again() -> None:
 
 async def test_a_verdict_is_a_child_of_the_model_request_that_asked_for_the_write() -> None:
     guard = MemoryGuard()
-    coupling = _Coupled(ReplyJudge(CallJudge(guard), UnmappedTools(), set()))
+    coupling = _Coupled(ReplyJudge(CallJudge(guard), UnmappedTools(), UnmappedTools(), set()))
     asked = PrincipalRequest(
         principal=AGENT, api=ANTHROPIC, body=offering(FILES), trace=TRACE, maps=MAPS
     )

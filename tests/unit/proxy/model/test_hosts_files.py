@@ -75,7 +75,9 @@ async def test_a_command_line_that_is_a_patch_is_judged_as_the_patch(
         one = call("MEMORY.md", NOTE)
         write = await at.write(one)
         assert write is not None
-        assert [item.pieces for item in write.items] == [(NOTE,)], "its lines, no word of its frame"
+        assert [item.pieces for item in write.call.items] == [(NOTE,)], (
+            "its lines, no word of its frame"
+        )
         # Controls: a note among notes, a file that is no place, and a command without a patch.
         plain = at.call("exec_command", cmd="grep -rn '*** Begin Patch' AGENTS.md")
         assert await at.tries(call("MEMORY.md", NOTE), call("a.md", ORDER), plain) == [None] * 3
@@ -164,7 +166,7 @@ async def test_a_patch_is_judged_by_its_lines_and_a_whole_text_by_all(tmp_path: 
         one = at.call("apply_patch", input=more)
         write = await at.write(one)
         assert write is not None
-        assert [item.pieces for item in write.items] == [("- tea",)]
+        assert [item.pieces for item in write.call.items] == [("- tea",)]
         assert len(await at.lines(f"- {NOTE}\n- tea\n")) > 1, "control"
 
 

@@ -201,7 +201,7 @@ class _Front:
         store = one.live.store
         replies = ReplyNotes(store.recalls, lambda: 0)
         self._coupled = LedgerCoupling(
-            ReplyJudge(CallJudge(MemoryGuard()), UnmappedTools(), set()),
+            ReplyJudge(CallJudge(MemoryGuard()), UnmappedTools(), UnmappedTools(), set()),
             sessions,
             one.withholding,
             replies,

@@ -9,7 +9,7 @@ import pytest
 from policy.labels.effect import NOTHING
 from policy.model import ChangeKind
 from policy.places import Place, PlaceKind
-from proxy.dialects.files.edits import FileCall, check_alone, item_of, read_file_calls
+from proxy.dialects.files.edits import FileCall, item_of, read_file_calls
 from proxy.dialects.files.patch import Edit, read_patch
 from proxy.dialects.mcp.file_rules import FileRule
 from proxy.seams.faults import MalformedRequest
@@ -214,13 +214,6 @@ def test_a_long_path_and_many_lines_take_no_time() -> None:
     for many in ("*** Add File: " * 10_000, "cd a; " * 10_000, many_files):
         with pytest.raises(MalformedRequest):
             read_file_calls(SHELL, {"cmd": f"apply_patch <<EOF\n{many}\n*** Add File: a.md\nEOF"})
-
-
-def test_a_server_gets_one_place_with_each_call() -> None:
-    calls = of("*** Add File: MEMORY.md", "+x", "*** Add File: USER.md", "+y")
-    with pytest.raises(MalformedRequest, match="one place"):
-        check_alone([(one, NOTES) for one in calls])
-    check_alone([(calls[0], NOTES)])
 
 
 @pytest.mark.parametrize("rule", [FileRule(), FileRule(path="p", patch="input")])
