@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from functools import partial
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import chain
-from typing import Final
+from typing import Final, NamedTuple
 
 from policy.lines import is_attack, is_order
 from policy.model import Principal
@@ -22,7 +21,7 @@ from proxy.places.marked import (
     root_of,
     texts_in,
 )
-from storage.features.kept_places import KeptPlaces, SeenPlace, SeePlaces
+from storage.features.kept_places import KeptPlaces, PlaceRecord, SeenPlace, SeePlaces
 
 HOME: Final = "~/"
 """The root of files that are neither in the agent's folder nor above it."""
@@ -32,16 +31,14 @@ Waiting = Sequence[tuple[MarkedText, Sequence[PlaceLine]]]
 """Files of a request, each with its lines that wait."""
 
 
-class PlaceReader:
-    """Reads the files in the requests of one tenant."""
+class PlaceReader(NamedTuple):
+    """Reads the files in the requests of one tenant; `known` and `full` are its kept places."""
 
-    def __init__(self, principal: Principal, places: Places, kept: KeptPlaces) -> None:
-        self._principal = principal
-        self._places = places
-        self._known = kept.of(principal.tenant)
-        self._full = kept.full(principal.tenant)
-        self._path = kept.path
-        self._digest = partial(kept.digest, principal.tenant)
+    principal: Principal
+    places: Places
+    kept: KeptPlaces
+    known: Mapping[str, PlaceRecord]
+    full: bool
 
     def read(self, request: ModelRequest, texts: HostTexts) -> tuple[SeePlaces, Waiting]:
         """Read the files of a request, from the strings in which its host may put files.
@@ -49,17 +46,17 @@ class PlaceReader:
         Return the order that records them, and the files.
         """
         strings = (*request.system, *texts.strings)
-        said = [(one, marks_in(request, one, self._places)) for one in strings]
+        said = [(one, marks_in(request, one, self.places)) for one in strings]
         marks = [mark for _, some in said for mark in some]
-        root = root_of(said, self._places) or (_folder(marks[0].path) if marks else "")
+        root = root_of(said, self.places) or (_folder(marks[0].path) if marks else "")
         first = {mark.key for mark in marks if texts.begins and self._is_first(mark.key, root)}
-        starts = first | {key for key, record in self._known.items() if record.lines}
+        starts = first | {key for key, record in self.known.items() if record.lines}
         files = [file for one, some in said for file in texts_in(one, some, starts.__contains__)]
         files += self._unread(strings, root, files)
         lines = [[*self._judged(file, first)] for file in files]
         order = SeePlaces(
-            tenant=self._principal.tenant,
-            by=self._principal.principal_id,
+            tenant=self.principal.tenant,
+            by=self.principal.principal_id,
             roots=(f"{root.rstrip('/')}/", HOME) if root and texts.begins else (),
             begins=texts.begins,
             seen=_seen(files, lines, first),
@@ -70,11 +67,11 @@ class PlaceReader:
     def _is_first(self, key: str, root: str) -> bool:
         """Whether a file is seen at the first sight of its root."""
         folder = f"{_folder(key)}/"
-        if self._full:  # a further root is not kept, and so was perhaps seen
+        if self.full:  # a further root is not kept, and so was perhaps seen
             return False
-        if key in self._known or not _are_related(folder, f"{folded_path(root)}/"):
-            return key not in self._known and HOME not in self._known
-        return not any(one.endswith("/") and _are_related(folder, one) for one in self._known)
+        if key in self.known or not _are_related(folder, f"{folded_path(root)}/"):
+            return key not in self.known and HOME not in self.known
+        return not any(one.endswith("/") and _are_related(folder, one) for one in self.known)
 
     def _unread(
         self,
@@ -86,8 +83,8 @@ class PlaceReader:
         read = {mark.key for one in files for mark in one.marks}
         base = f"{folded_path(root)}/"
         lost = [
-            Mark(0, 0, self._path(one), key, None)
-            for key, one in self._known.items()
+            Mark(0, 0, self.kept.path(one), key, None)
+            for key, one in self.known.items()
             # A file of which no line was let in may be one that only a file's text names.
             if one.lines and key not in read and _are_related(f"{_folder(key)}/", base)
         ]
@@ -102,12 +99,12 @@ class PlaceReader:
 
     def _judged(self, file: MarkedText, first: set[str]) -> Iterator[PlaceLine]:
         """The lines of a file, each with its digest, and whether it waits."""
-        lines = [*lines_of(file, self._places)]
+        lines = [*lines_of(file, self.places)]
         texts = ["", *(one.text for one in lines), ""]
-        known = {mark.key: self._known.get(mark.key) for mark in file.marks}
+        known = {mark.key: self.known.get(mark.key) for mark in file.marks}
         let_in = {key: frozenset(one.lines) if one else () for key, one in known.items()}
         for at, line in enumerate(lines):
-            digest = self._digest(line.mark.path, line.text)
+            digest = self.kept.digest(self.principal.tenant, line.mark.path, line.text)
             waits = digest not in let_in[line.mark.key] and self._waits(
                 line, file.marks[0], texts[at], texts[at + 2], first=line.mark.key in first
             )
@@ -119,11 +116,11 @@ class PlaceReader:
             return is_attack(line.text, *beside)
         if line.is_mark or any(map(self._has_instructions, (own, line.mark))):
             return True
-        return is_order(line.text, *beside, as_rules=self._places.has_rules(line.mark.path))
+        return is_order(line.text, *beside, as_rules=self.places.has_rules(line.mark.path))
 
     def _has_instructions(self, mark: Mark) -> bool:
         """Whether the host reads a file as instructions; a file of no known kind counts as one."""
-        place = self._places.of_path(mark.path)
+        place = self.places.of_path(mark.path)
         return mark.marker is not None and (place is None or is_instructions(place))
 
 

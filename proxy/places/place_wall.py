@@ -10,8 +10,7 @@ from typing import Final, Literal
 from policy.bounded import Bounded
 from policy.model import Principal
 from policy.places import Places
-from policy.verdict import InvariantBroken
-from proxy.dialects.model.reading import object_of
+from proxy.dialects.model.reading import object_of, put_at
 from proxy.dialects.model.transcript import ModelRequest, Turn, Where
 from proxy.dialects.strict_json.tolerant import Json
 from proxy.places.marked import HostTexts, MarkedText, PlaceLine
@@ -60,7 +59,8 @@ class PlaceWall:
     async def _read(
         self, principal: Principal, request: ModelRequest, places: Places
     ) -> tuple[SeePlaces, Waiting]:
-        reader = PlaceReader(principal, places, self._kept)
+        known, full = self._kept.of(principal.tenant), self._kept.full(principal.tenant)
+        reader = PlaceReader(principal, places, self._kept, known, full)
         # A conversation's past is read once.
         texts = self._pasts.grown(
             request.turns,
@@ -80,7 +80,7 @@ class PlaceWall:
             texts[where] = text[: file.marks[0].end] + left + text[file.end :]
             found.append(left)
             if lines:
-                body = object_of(_edited(body, where, texts[where]))
+                body = object_of(put_at(body, where, texts[where]))
         return body, found
 
     def _left(self, file: MarkedText, lines: Sequence[PlaceLine]) -> str:
@@ -93,19 +93,6 @@ class PlaceWall:
                 text += f"{_notice(line.mark.path, counts.pop(line.mark.path))}\n"
             at = line.start if self._mode == "tell" else min(line.end + 1, file.end)
         return text + file.said.text[at : file.end]
-
-
-def _edited(value: Json, where: Where, text: str) -> Json:
-    """A copy of a body with another text at one place."""
-    match value, where:
-        case _, ():
-            return text
-        case dict(), (str(step), *rest):
-            return value | {step: _edited(value.get(step), tuple(rest), text)}
-        case list(), (int(step), *rest):
-            return [*value[:step], _edited(value[step], tuple(rest), text), *value[step + 1 :]]
-        case _:
-            raise InvariantBroken("a text of a request is not where it was read")
 
 
 def _notice(path: str, count: int) -> str:

@@ -29,7 +29,6 @@ class Output(msgspec.Struct, frozen=True, kw_only=True):
 
     key: int
     text: str | None = None
-    call_id: str = ""
     name: str = ""
     arguments: dict[str, Json] | None = None
 
@@ -116,7 +115,7 @@ def _anthropic(
         text = take(Output(key=next(counter), text="".join(texts))).text or ""
         content.append({"type": "text", "text": text})
     calls = [block for block in blocks if block.get("type") == "tool_use"]
-    kept = [(call, _kept(call, call.get("input"), take, counter)) for call in calls]
+    kept = [(call, _kept(call.get("name"), call.get("input"), take, counter)) for call in calls]
     for call, given in kept:
         if given is not None:
             content.append({**call, "input": given})
@@ -141,8 +140,7 @@ def _chat(
         kept: list[Json] = []
         for call in calls:
             function = object_of(call.get("function"))
-            named = {"id": call.get("id"), "name": function.get("name")}
-            given = _kept(named, function.get("arguments"), take, counter)
+            given = _kept(function.get("name"), function.get("arguments"), take, counter)
             if given is not None:
                 arguments = spelled(given)
                 kept.append({**call, "function": {**function, "arguments": arguments}})
@@ -174,26 +172,20 @@ def _responses(
         output.append({**messages[0], "content": [part]})
     for item in items:
         if item.get("type") == "function_call":
-            named = {"id": item.get("call_id"), "name": item.get("name")}
-            given = _kept(named, item.get("arguments"), take, counter)
+            given = _kept(item.get("name"), item.get("arguments"), take, counter)
             if given is not None:
                 output.append({**item, "arguments": spelled(given)})
     return {**body, "output": output}
 
 
 def _kept(
-    call: dict[str, Json],
+    name: Json,
     given: Json,
     take: Callable[[Output], ReplacedOutput],
     counter: Iterator[int],
 ) -> dict[str, Json] | None:
     return take(
-        Output(
-            key=next(counter),
-            call_id=text_of(call.get("id")) or "",
-            name=text_of(call.get("name")) or "",
-            arguments=arguments_of(given),
-        )
+        Output(key=next(counter), name=text_of(name) or "", arguments=arguments_of(given))
     ).arguments
 
 

@@ -213,6 +213,23 @@ def list_of(value: Json) -> list[Json]:
     return value if isinstance(value, list) else []
 
 
+def put_at(value: Json, place: Where, new: Json) -> Json:
+    """A copy of a value, with `new` at a place in it.
+
+    Raises:
+        LookupError: There is no such place.
+    """
+    match value, place:
+        case _, ():
+            return new
+        case dict(), (str(step), *rest) if step in value:
+            return {**value, step: put_at(value[step], tuple(rest), new)}
+        case list(), (int(step), *rest) if step < len(value):
+            return [*value[:step], put_at(value[step], tuple(rest), new), *value[step + 1 :]]
+        case _:
+            raise LookupError
+
+
 def arguments_of(value: Json) -> dict[str, Json] | None:
     """The arguments of a call, given as an object or as JSON text; None if they are invalid.
 

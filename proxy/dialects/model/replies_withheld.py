@@ -13,7 +13,14 @@ from collections.abc import Callable, Iterator
 from typing import Final, Protocol
 
 from policy.bounded import Bounded
-from proxy.dialects.model.reading import index_in, list_of, object_of, text_of
+from proxy.dialects.model.reading import (
+    index_in,
+    kind_of,
+    list_of,
+    object_of,
+    put_at,
+    text_of,
+)
 from proxy.dialects.model.stream import event_of, payload
 from proxy.dialects.model.withheld import Asks, changed, names, seals, sieved
 from proxy.dialects.sse import Event, event_bytes
@@ -49,6 +56,18 @@ _PLACES: Final = {
     "responses": frozenset({("item",), ("response", "output")}),
 }
 _HOLD_CALLS: Final = frozenset({"function", "custom"})
+# For each API, the places of calls in a whole reply; a star is each element of a list.
+_EACH: Final = "*"
+_CALLS_AT: Final[dict[str, tuple[tuple[str, ...], ...]]] = {
+    "anthropic": (("content", _EACH),),
+    "responses": (("output", _EACH),),
+    "gemini": (("candidates", _EACH, "content", "parts", _EACH, "functionCall"),),
+    "chat": (
+        ("choices", _EACH, "message", "tool_calls", _EACH, "function"),
+        ("choices", _EACH, "message", "tool_calls", _EACH, "custom"),
+        ("choices", _EACH, "message", "function_call"),
+    ),
+}
 
 
 class Flows(Protocol):
@@ -415,58 +434,38 @@ def sieved_reply(
     lifted: list[tuple[_Key, Json]] = []
     left: Json = body
     decided = {"name", "args"} if api == "gemini" else _DECIDED
-    for place in _calls_in(api, body):
-        for name in sorted(decided):
-            found = _at(body, (*place, name))
-            if found is not None:
-                lifted.append(((*place, name), found))
-                left = _put_at(left, (*place, name), None)
+    for place, call in _calls_in(api, body):
+        for name in sorted(decided & call.keys()):
+            lifted.append(((*place, name), call[name]))
+            left = put_at(left, (*place, name), None)
     made = sieved(changed(left, spared, asks.of), asks)
     for place, value in lifted:
-        made = _put_at(made, place, value)
+        try:
+            made = put_at(made, place, value)
+        except LookupError:
+            continue  # a call below a withheld key is gone
     return made if isinstance(made, dict) else {}
 
 
-def _calls_in(api: str, body: dict[str, Json]) -> Iterator[_Key]:
-    """The places of the calls in a whole reply."""
-    if api == "chat":
-        for at, choice in enumerate(list_of(body.get("choices"))):
-            message: _Key = ("choices", at, "message")
-            for index, _ in enumerate(list_of(_at(choice, ("message", "tool_calls")))):
-                for kind in sorted(_HOLD_CALLS):
-                    yield (*message, "tool_calls", index, kind)
-            yield (*message, "function_call")
+def _calls_in(api: str, body: dict[str, Json]) -> Iterator[tuple[_Key, dict[str, Json]]]:
+    """The calls in a whole reply, each with its place."""
+    for pattern in _CALLS_AT.get(api, _CALLS_AT["anthropic"]):
+        for place, value in _parts_at(body, pattern):
+            # An element among others is a call by its type, any other value by its member's name.
+            if pattern[-1] != _EACH or kind_of(value) in _CALLS:
+                yield place, object_of(value)
+
+
+def _parts_at(value: Json, pattern: tuple[str, ...]) -> Iterator[tuple[_Key, Json]]:
+    """Each value to which a pattern leads, with its place; None where there is no value."""
+    if not pattern:
+        yield (), value
         return
-    if api == "gemini":
-        for at, one in enumerate(list_of(body.get("candidates"))):
-            for index, _ in enumerate(list_of(_at(one, ("content", "parts")))):
-                yield ("candidates", at, "content", "parts", index, "functionCall")
-        return
-    key = "output" if api == "responses" else "content"
-    for at, block in enumerate(list_of(body.get(key))):
-        if text_of(object_of(block).get("type")) in _CALLS:
-            yield (key, at)
-
-
-def _at(value: Json, place: _Key) -> Json:
-    for part in place:
-        if isinstance(value, list) and isinstance(part, int) and part < len(value):
-            value = value[part]
-        else:
-            value = object_of(value).get(str(part))
-    return value
-
-
-def _put_at(value: Json, place: _Key, new: Json) -> Json:
-    """A copy of the value with `new` at one place, if the place still exists."""
-    if not place:
-        return new
-    part = place[0]
-    if isinstance(value, list) and isinstance(part, int) and part < len(value):
-        return [*value[:part], _put_at(value[part], place[1:], new), *value[part + 1 :]]
-    if isinstance(value, dict) and part in value:
-        return {**value, str(part): _put_at(value[str(part)], place[1:], new)}
-    return value
+    first, rest = pattern[0], pattern[1:]
+    named: list[tuple[str | int, Json]] = [(first, object_of(value).get(first))]
+    for step, part in enumerate(list_of(value)) if first == _EACH else named:
+        for place, found in _parts_at(part, rest):
+            yield (step, *place), found
 
 
 def _with_text(key: _Key, body: dict[str, Json], text: str) -> dict[str, Json]:

@@ -18,6 +18,7 @@ from proxy.seams.faults import MalformedRequest
 
 # Items of these types in a Responses request offer tools to the model.
 _BRING_TOOLS: Final = frozenset({"tool_search_output", "additional_tools"})
+_BLOCKS: Final = frozenset({"tool_result", "mcp_tool_result"})
 _SCHEMAS: Final = ("parameters", "input_schema", "parametersJsonSchema")
 _RESULT_LEN_MAX: Final = 1024 * 1024
 # A tool's result that begins with one of these words reports that nothing was done.
@@ -65,12 +66,11 @@ def outcomes_of(body: dict[str, Json], call_ids: Collection[str]) -> dict[str, b
     """
     found: dict[str, Json] = {}
     told: dict[str, Json] = {}
-    contents = identified(list_of(body.get(TURNS)))
-    for message in (*list_of(body.get("messages")), *list_of(body.get("input")), *contents):
-        for given, content, is_error in _results(object_of(message)):
-            call_id = text_of(given) or ""
-            if call_id in call_ids:
-                found[call_id], told[call_id] = content, is_error
+    turns = [part for key in ("messages", "input", TURNS) for part in list_of(body.get(key))]
+    for given, content, is_error in results_in(turns):
+        call_id = text_of(given) or ""
+        if call_id in call_ids:
+            found[call_id], told[call_id] = content, is_error
     return {
         call_id: told[call_id] is True or (told[call_id] is None and _says_failed(content))
         for call_id, content in found.items()
@@ -115,8 +115,13 @@ def _target(schema: dict[str, Json], reference: str) -> dict[str, Json]:
     return object_of(part)
 
 
+def results_in(turns: list[Json]) -> Iterator[tuple[Json, Json, Json]]:
+    """Each tool result of a conversation: its call id, its content, and the API's error flag."""
+    for message in identified(turns):
+        yield from _results(object_of(message))
+
+
 def _results(message: dict[str, Json]) -> Iterator[tuple[Json, Json, Json]]:
-    """Each tool result of a message: its call id, its content, and the API's own error flag."""
     kind = text_of(message.get("type")) or ""
     if text_of(message.get("role")) in {"tool", "function"}:
         yield message.get("tool_call_id"), message.get("content"), None
@@ -124,7 +129,7 @@ def _results(message: dict[str, Json]) -> Iterator[tuple[Json, Json, Json]]:
         yield message.get("call_id"), message.get("output"), None
     for part in list_of(message.get("content")):
         block = object_of(part)
-        if block.get("type") == "tool_result":
+        if block.get("type") in _BLOCKS:
             yield block.get("tool_use_id"), block.get("content"), block.get("is_error")
     for part in list_of(message.get("parts")):
         answer = object_of(object_of(part).get(RESULT))

@@ -10,12 +10,13 @@ from __future__ import annotations
 import json
 import re
 from base64 import b64decode, b64encode
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Final, Protocol, TypeAlias
 
 import msgspec
 
-from proxy.dialects.model.reading import object_of, text_of
+from proxy.dialects.model.reading import list_of, object_of, text_of
+from proxy.dialects.model.tools import results_in
 from proxy.dialects.model.transcript import Where
 from proxy.dialects.strict_json.tolerant import Json, read_body, read_json, write_body
 from proxy.seams.faults import MalformedRequest
@@ -340,8 +341,8 @@ class HeldCallIds:
     The results are searched only when an id is first looked up, which few requests need.
     """
 
-    def __init__(self, results: Iterable[tuple[Json, Json]], asks: Asks) -> None:
-        self._results = results
+    def __init__(self, turns: list[Json], asks: Asks) -> None:
+        self._turns = turns
         self._asks = asks
         self._found: frozenset[str] | None = None
 
@@ -350,7 +351,7 @@ class HeldCallIds:
         if self._found is None:
             self._found = frozenset(
                 call_id
-                for call_id, value in self._results
+                for call_id, value, _ in results_in(self._turns)
                 if isinstance(call_id, str) and self._asks.waits(joined(value))
             )
         return call_id in self._found
@@ -368,7 +369,6 @@ def withhold_turns(
     leave: LeftUnchanged,
     asks: Asks,
     change: ChangesTurn,
-    results_in: Callable[[list[Json]], Iterable[tuple[Json, Json]]],
 ) -> dict[str, Json]:
     """The body without refused texts: `change` for its `turns`, and all its other members."""
     made: dict[str, Json] = {}
@@ -377,7 +377,7 @@ def withhold_turns(
             if passes(key, asks):
                 made[key] = swept(beside(value, (key,), leave, asks), (key,), leave, asks)
             continue
-        waiting = HeldCallIds(results_in(value), asks)
+        waiting = HeldCallIds(value, asks)
         new: list[Json] = [
             part if at in leave.clean else _turn(part, (key, at), leave, asks, change, waiting)
             for at, part in enumerate(value)
@@ -413,15 +413,21 @@ class BlockForm(msgspec.Struct, frozen=True, kw_only=True):
 
 def without_withheld(
     form: BlockForm,
-    blocks: list[dict[str, Json]],
+    content: Json,
     where: Where,
     leave: LeftUnchanged,
     asks: Asks,
     waiting: HeldCallIds,
     *,
     by_model: bool,
-) -> list[dict[str, Json]]:
-    """The blocks of one message without refused texts; each the same object if it has none."""
+) -> Json:
+    """The content of one message, a text or blocks, without refused texts.
+
+    The same object if it contains none.
+    """
+    if isinstance(content, str):
+        return spoken(content, where, leave, asks.of_the("text", by_model=by_model))
+    blocks = [object_of(block) for block in list_of(content)]
     typed = [_typed(block, (*where, at, "text"), leave) for at, block in enumerate(blocks)]
     of_text = asks.of_the("text", by_model=by_model)
 
@@ -441,11 +447,11 @@ def without_withheld(
     # All blocks are searched together. A text that only waits for a person may be in calls other
     # than the one that proposed it.
     still = None if told is None else search(new, asks if form.calls else of_text)
-    if still is None:
-        return new
-    # The refused text spans several blocks, so the content of each block is replaced.
-    pairs = zip(new, typed, strict=True)
-    return [block if stays else form.emptied(block, still) for block, stays in pairs]
+    if still is not None:
+        # The refused text spans several blocks, so the content of each block is replaced.
+        pairs = zip(new, typed, strict=True)
+        new = [block if stays else form.emptied(block, still) for block, stays in pairs]
+    return content if all(a is b for a, b in zip(new, blocks, strict=True)) else [*new]
 
 
 def _typed(

@@ -10,7 +10,6 @@ out, thinking is switched off for the request.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Final
 
 from proxy.dialects.model.reading import kind_of, list_of, object_of, text_of
@@ -30,7 +29,6 @@ from proxy.dialects.model.withheld import (
     passes,
     result,
     sieved,
-    spoken,
     swept,
     without_withheld,
     written,
@@ -57,7 +55,7 @@ def withhold(body: dict[str, Json], leave: LeftUnchanged, asks: Asks) -> dict[st
     given = list_of(body.get(_TURNS))
     binds = object_of(body.get("thinking")).get("type") != "enabled"
     loosened = asks.fresh_count != before
-    waiting = HeldCallIds(_results_in(given), asks)
+    waiting = HeldCallIds(given, asks)
     turns: list[Json] = []
     for at, message in enumerate(given):
         if at in leave.clean and not (loosened and binds):
@@ -81,14 +79,6 @@ def withhold(body: dict[str, Json], leave: LeftUnchanged, asks: Asks) -> dict[st
     return made if binds or _may_go_on(given, turns) else _thoughtless(made)
 
 
-def _results_in(messages: list[Json]) -> Iterator[tuple[Json, Json]]:
-    for message in messages:
-        for part in list_of(object_of(message).get("content")):
-            block = object_of(part)
-            if _is_result(block):
-                yield block.get("tool_use_id"), block.get("content")
-
-
 def _message(
     message: dict[str, Json], where: Where, leave: LeftUnchanged, asks: Asks, waiting: HeldCallIds
 ) -> dict[str, Json]:
@@ -97,15 +87,9 @@ def _message(
     `waiting` are the ids of calls that proposed a text which waits for a person.
     """
     content, by_model = message.get("content"), message.get("role") == "assistant"
-    if isinstance(content, str):
-        asks = asks.of_the("text", by_model=by_model)
-        text = spoken(content, (*where, "content"), leave, asks)
-        return message if text is content else {**message, "content": text}
-    blocks = [object_of(block) for block in list_of(content)]
     place = (*where, "content")
-    new = without_withheld(_FORM, blocks, place, leave, asks, waiting, by_model=by_model)
-    same = all(a is b for a, b in zip(new, blocks, strict=True))
-    return message if same else {**message, "content": [*new]}
+    new = without_withheld(_FORM, content, place, leave, asks, waiting, by_model=by_model)
+    return message if new is content else {**message, "content": new}
 
 
 def _is_result(block: dict[str, Json]) -> bool:

@@ -31,13 +31,10 @@ def withhold(body: dict[str, Json], leave: LeftUnchanged, asks: Asks) -> dict[st
     """The request's body without withheld texts; the same object if it contains none."""
     named = identified(list_of(body.get(TURNS)))
     ids: dict[Where, str] = {}
-    results: list[tuple[Json, Json]] = []
     for at, content in enumerate(named):
         for index, part in enumerate(map(object_of, list_of(object_of(content).get("parts")))):
-            result = object_of(part.get(RESULT))
-            one = object_of(part.get(CALL)) or result
+            one = object_of(part.get(CALL)) or object_of(part.get(RESULT))
             ids[TURNS, at, "parts", index] = text_of(one.get("id")) or ""
-            results += [(one.get("id"), result.get("response"))] if result else []
 
     changed = partial(_part, ids)
     form = BlockForm(heard=_heard, changed=changed, emptied=_emptied, is_result=_is_result)
@@ -49,13 +46,12 @@ def withhold(body: dict[str, Json], leave: LeftUnchanged, asks: Asks) -> dict[st
         asks: Asks,
         waiting: HeldCallIds,
     ) -> dict[str, Json]:
-        parts = [object_of(one) for one in list_of(content.get("parts"))]
-        by_model, place = content.get("role") == "model", (*where, "parts")
+        parts, by_model = content.get("parts"), content.get("role") == "model"
+        place = (*where, "parts")
         new = without_withheld(form, parts, place, leave, asks, waiting, by_model=by_model)
-        same = all(a is b for a, b in zip(new, parts, strict=True))
-        return content if same else {**content, "parts": [*new]}
+        return content if new is parts else {**content, "parts": new}
 
-    return withhold_turns(body, TURNS, leave, asks, change, lambda _: results)
+    return withhold_turns(body, TURNS, leave, asks, change)
 
 
 def _is_result(part: dict[str, Json]) -> bool:

@@ -7,7 +7,6 @@ items as new ones.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Final
 
 from proxy.dialects.model.reading import kind_of, list_of, object_of, text_of
@@ -24,7 +23,6 @@ from proxy.dialects.model.withheld import (
     joined,
     result,
     sieved,
-    spoken,
     withhold_turns,
     without_withheld,
     written,
@@ -41,12 +39,12 @@ _THOUGHT: Final = "reasoning"
 
 def withhold_chat(body: dict[str, Json], leave: LeftUnchanged, asks: Asks) -> dict[str, Json]:
     """A Chat Completions body without withheld texts; the same object if it contains none."""
-    return withhold_turns(body, "messages", leave, asks, _chat_message, _results_in)
+    return withhold_turns(body, "messages", leave, asks, _chat_message)
 
 
 def withhold_responses(body: dict[str, Json], leave: LeftUnchanged, asks: Asks) -> dict[str, Json]:
     """A Responses body without withheld texts; the same object if it contains none."""
-    made = withhold_turns(body, "input", leave, asks, _item, _results_in)
+    made = withhold_turns(body, "input", leave, asks, _item)
     given = made.get("input")
     items = list_of(given)
     gone = {
@@ -87,13 +85,6 @@ def _thinks_aloud(item: dict[str, Json], asks: Asks) -> bool:
     return True
 
 
-def _results_in(turns: list[Json]) -> Iterator[tuple[Json, Json]]:
-    for turn in turns:
-        part = object_of(turn)
-        yield part.get("tool_call_id"), part.get("content")
-        yield part.get("call_id"), part.get("output")
-
-
 def _chat_message(
     message: dict[str, Json], where: Where, leave: LeftUnchanged, asks: Asks, waiting: HeldCallIds
 ) -> dict[str, Json]:
@@ -112,7 +103,9 @@ def _chat_message(
     }
     if "content" in made:
         place = (*where, "content")
-        made["content"] = _content(made["content"], place, leave, asks, waiting, by_model=by_model)
+        made["content"] = without_withheld(
+            TEXTS, made["content"], place, leave, asks, waiting, by_model=by_model
+        )
     calls = list_of(message.get("tool_calls"))
     legacy = message.get("function_call")
     if (calls or legacy) and of_text.of(written([*calls, legacy])) is not None:
@@ -165,24 +158,6 @@ def _item(
     if kind != "message":
         return object_of(sieved(item, asks))
     content, by_model = item.get("content"), item.get("role") == "assistant"
-    new = _content(content, (*where, "content"), leave, asks, waiting, by_model=by_model)
+    place = (*where, "content")
+    new = without_withheld(TEXTS, content, place, leave, asks, waiting, by_model=by_model)
     return item if new is content else {**item, "content": new}
-
-
-def _content(
-    content: Json,
-    where: Where,
-    leave: LeftUnchanged,
-    asks: Asks,
-    waiting: HeldCallIds,
-    *,
-    by_model: bool,
-) -> Json:
-    """The content of a message without withheld texts; the same object if it contains none."""
-    if isinstance(content, str):
-        return spoken(content, where, leave, asks.of_the("text", by_model=by_model))
-    given = list_of(content)
-    parts = [object_of(part) for part in given]
-    new = without_withheld(TEXTS, parts, where, leave, asks, waiting, by_model=by_model)
-    same = all(a is b for a, b in zip(new, parts, strict=True))
-    return content if same else [*new]
