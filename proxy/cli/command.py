@@ -191,6 +191,18 @@ def read_file(path: Path, what: str, len_max: int, trust: Trust = Trust.ANYBODYS
         raise CommandFailed(Exit.USAGE, f"{what} must be {error}") from error
 
 
+def read_text(path: Path, what: str, len_max: int) -> str:
+    """Read a text file that was named on the command line; `what` names it in messages.
+
+    Raises:
+        CommandFailed: The file cannot be read, is longer than `len_max` bytes, or is not UTF-8.
+    """
+    try:
+        return read_file(path, what, len_max).decode()
+    except UnicodeDecodeError as error:
+        raise CommandFailed(Exit.USAGE, f"{what} is not UTF-8") from error
+
+
 @contextmanager
 def new_file(to: str | None, named: str, *, empty: bool = False) -> Generator[IO[bytes] | None]:
     """A new file that only its owner may read, durable at the end; None if none was asked for.

@@ -9,7 +9,7 @@ import msgspec
 
 from proxy.admin.wire.injected_places import ACCEPT_LINES, PLACES, PlaceList
 from proxy.cli.api_commands import OF_TENANT, asking, show, table
-from proxy.cli.command import Command, Context, option, read_file
+from proxy.cli.command import Command, Context, option, read_text
 from proxy.cli.connect import operator
 from proxy.cli.exits import CommandFailed, Exit
 from proxy.cli.terminal import inert
@@ -52,8 +52,9 @@ async def _accept(context: Context) -> Exit:
             said = "more than one file is so named" if waiting else "no line of such a file waits"
             if found.full and not waiting:
                 said += "; lines of a further file are not kept, because the table is full"
-            then = "mnemogate places list, or places import FILE"
-            raise CommandFailed(Exit.NOT_FOUND, said, then=then)
+            raise CommandFailed(
+                Exit.NOT_FOUND, said, then="mnemogate places list, or places import FILE"
+            )
         _lines(context, PlaceList(places=waiting))
         if not (asked.yes or context.agreed("let these lines into every prompt")):
             raise CommandFailed(Exit.USAGE, "no line was let in", then="type yes, or --yes")
@@ -66,11 +67,7 @@ async def _accept(context: Context) -> Exit:
 
 def _read(name: str) -> tuple[str, str]:
     """The absolute path of a file, and its text."""
-    data = read_file(Path(name), inert(name), LET_IN_LEN_MAX)
-    try:
-        return str(Path(name).absolute()), data.decode()
-    except UnicodeDecodeError as error:
-        raise CommandFailed(Exit.USAGE, f"{inert(name)} is not UTF-8") from error
+    return str(Path(name).absolute()), read_text(Path(name), inert(name), LET_IN_LEN_MAX)
 
 
 async def _import(context: Context) -> Exit:

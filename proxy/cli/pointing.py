@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Final
 
 from proxy.settings.mcp import McpServer
-from proxy.settings.model import Api, ModelUpstream
+from proxy.settings.model import CLIENTS, ModelUpstream
 
 _COMMAND: Final = "mnemogate"
 
@@ -82,18 +82,10 @@ def pointed(model: ModelUpstream, data: str, key: str) -> str:
 
     If the sidecar has no credential for that API, the agent keeps its own.
     """
-    url = f"{data}/{model.name}"
-    if model.api is Api.ANTHROPIC:
-        given = f"ANTHROPIC_BASE_URL={url}"
-        if model.headers:
-            return f"{given} ANTHROPIC_API_KEY={key}"
-        return f'{given} ANTHROPIC_CUSTOM_HEADERS="Mnemogate-Key: {key}"'
-    if model.api is Api.GEMINI:
-        given = f"GOOGLE_GEMINI_BASE_URL={url}"
-        if model.headers:
-            return f"{given} GEMINI_API_KEY={key}"
-        return f'{given} GEMINI_CLI_CUSTOM_HEADERS="Mnemogate-Key: {key}"'
-    given = f"OPENAI_BASE_URL={url}/v1"
+    of = CLIENTS[model.api]
+    given = f"{of.base}={data}/{model.name}{of.end}"
     if model.headers:
-        return f"{given} OPENAI_API_KEY={key}"
-    return f"{given} and the header `Mnemogate-Key: {key}` beside the agent's own OPENAI_API_KEY"
+        return f"{given} {of.key}={key}"
+    if of.headers:
+        return f'{given} {of.headers}="Mnemogate-Key: {key}"'
+    return f"{given} and the header `Mnemogate-Key: {key}` beside the agent's own {of.key}"

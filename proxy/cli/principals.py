@@ -40,7 +40,7 @@ from proxy.cli.api_commands import (
     together,
 )
 from proxy.cli.client import Operator, whole_id
-from proxy.cli.command import Command, Context, Options, option, read_file
+from proxy.cli.command import Command, Context, Options, option, read_text
 from proxy.cli.connect import operator
 from proxy.cli.exits import CommandFailed, Exit
 from proxy.cli.terminal import inert
@@ -289,11 +289,7 @@ def _text(text: str | None, file: str | None) -> str:
     if text is not None:
         return text
     # A character takes at most four bytes of UTF-8, so a longer file contains too many characters.
-    data = read_file(Path(file or ""), "the text", 4 * TEXT_LEN_MAX)
-    try:
-        return data.decode()
-    except UnicodeDecodeError as error:
-        raise CommandFailed(Exit.USAGE, "the text is not UTF-8") from error
+    return read_text(Path(file or ""), "the text", 4 * TEXT_LEN_MAX)
 
 
 def _once(_view: TokenView) -> tuple[str, ...]:

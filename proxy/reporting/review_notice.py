@@ -23,7 +23,6 @@ _ENCODER: Final = msgspec.json.Encoder()
 _HOLD: Final = msgspec.msgpack.encode(Decision.HOLD.value)
 # The acts of the store on a file that hosts put into model requests, after which a person is asked.
 _PLACE: Final = b"place."
-_PLACE_ACTS: Final = frozenset({"place.held", "place.unread"})
 WaitsLeaf = VerdictLeaf | OperatorLeaf
 
 
@@ -57,11 +56,13 @@ def hold_of(leaf: bytes) -> WaitsLeaf | None:
     """
     if _HOLD not in leaf and _PLACE not in leaf:
         return None
-    found = decode_leaf(leaf)
-    if isinstance(found, OperatorLeaf):
-        return found if found.action in _PLACE_ACTS else None
-    held = isinstance(found, VerdictLeaf) and found.decision is Decision.HOLD
-    return found if held and isinstance(found, VerdictLeaf) else None
+    match decode_leaf(leaf):
+        case (
+            OperatorLeaf(action="place.held" | "place.unread") | VerdictLeaf(decision=Decision.HOLD)
+        ) as found:
+            return found
+        case _:
+            return None
 
 
 def review_event(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import enum
 from functools import cached_property
-from typing import Annotated, ClassVar, Final, TypeAlias
+from typing import Annotated, ClassVar, Final, NamedTuple, TypeAlias
 
 from msgspec import Meta
 from msgspec.structs import force_setattr
@@ -46,6 +46,30 @@ class Api(enum.Enum):
     ANTHROPIC = "anthropic"
     OPENAI = "openai"
     GEMINI = "gemini"
+
+
+class ClientVariables(NamedTuple):
+    """The environment variables by which clients of an API are pointed here.
+
+    `base` takes the URL, which ends with `end`; `key` takes a key, `headers` further headers.
+    """
+
+    base: str
+    key: str
+    headers: str
+    end: str = ""
+
+
+CLIENTS: Final = {
+    Api.ANTHROPIC: ClientVariables(
+        "ANTHROPIC_BASE_URL", "ANTHROPIC_API_KEY", "ANTHROPIC_CUSTOM_HEADERS"
+    ),
+    Api.GEMINI: ClientVariables(
+        "GOOGLE_GEMINI_BASE_URL", "GEMINI_API_KEY", "GEMINI_CLI_CUSTOM_HEADERS"
+    ),
+    # Its clients read no variable for further headers.
+    Api.OPENAI: ClientVariables("OPENAI_BASE_URL", "OPENAI_API_KEY", "", "/v1"),
+}
 
 
 class ModelPurpose(enum.Enum):
@@ -190,11 +214,8 @@ class ModelUpstream(Egress, frozen=True, kw_only=True, forbid_unknown_fields=Tru
 
 def base_of(model: ModelUpstream) -> str:
     """The environment variable of a client's base URL, with the end that the URL must have."""
-    if model.api is Api.ANTHROPIC:
-        return f"ANTHROPIC_BASE_URL=.../{model.name}"
-    if model.api is Api.GEMINI:
-        return f"GOOGLE_GEMINI_BASE_URL=.../{model.name}"
-    return f"OPENAI_BASE_URL=.../{model.name}/v1"
+    of = CLIENTS[model.api]
+    return f"{of.base}=.../{model.name}{of.end}"
 
 
 def maps_of_agents(models: tuple[ModelUpstream, ...]) -> Maps:

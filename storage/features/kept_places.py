@@ -125,9 +125,10 @@ class SeePlaces(msgspec.Struct, frozen=True, kw_only=True):
         found = {} if self.begins and not seen.unread else dict(known)
         key = change.names.seal(_PURPOSE)
         for digest, text in seen.waiting:
-            said = text[:TEXT_LEN_MAX].encode("utf-8", "replace")
-            new = WaitingLine(digest, seal(key, digest, said), ())
-            one = known.get(digest, new)
+            one = known.get(digest)
+            if one is None:
+                said = text[:TEXT_LEN_MAX].encode("utf-8", "replace")
+                one = WaitingLine(digest, seal(key, digest, said), ())
             found[digest] = replace(one, principals=tuple(sorted({*one.principals, self.by})))
         return tuple(found.values())[:WAITING_MAX]
 
@@ -142,8 +143,7 @@ class LetLinesIn(msgspec.Struct, frozen=True, kw_only=True):
 
     def carry_out(self, change: Change) -> PlaceRecord:
         """Let the lines in, with a leaf that names whose requests had them; return the record."""
-        before = _read(change, self.tenant, self.path) or _new(change, self.tenant, self.path)
-        after = _let_in(change, self.path, before, self.text)
+        before, after = _let_in(change, self.tenant, self.path, self.text)
         came = (one for one in before.waiting if one not in after.waiting)
         whose = sorted({name for one in came for name in one.principals})
         said = f"{len({*after.lines} - {*before.lines})} lines; {', '.join(whose)}"
@@ -160,10 +160,9 @@ class AdmittedWrites(Follower):
         candidate, call = judged.candidate, call_of(judged.candidate)
         if call is None or not call.place.startswith("/") or candidate.change is ChangeKind.DELETE:
             return
-        record = _read(change, candidate.tenant, call.place)
-        if record is not None or candidate.memory_class is MemoryClass.L2:
-            before = record or _new(change, candidate.tenant, call.place)
-            _let_in(change, call.place, before, "\n".join(call.said))
+        known = _read(change, candidate.tenant, call.place) is not None
+        if known or candidate.memory_class is MemoryClass.L2:
+            _let_in(change, candidate.tenant, call.place, "\n".join(call.said))
 
 
 class KeptPlace(msgspec.Struct, frozen=True, kw_only=True):
@@ -288,12 +287,15 @@ def _write(change: Change, path: str, record: PlaceRecord) -> None:
     change.moved.add(PLACES)
 
 
-def _let_in(change: Change, path: str, record: PlaceRecord, text: str) -> PlaceRecord:
-    """Let the lines of a text into a file; return the record as it is then."""
-    line = partial(change.names.place_line, record.tenant, kept_key(path))
+def _let_in(
+    change: Change, tenant: Tenant, path: str, text: str
+) -> tuple[PlaceRecord, PlaceRecord]:
+    """Let the lines of a text into a file; return the record as it was, and as it is then."""
+    record = _read(change, tenant, path) or _new(change, tenant, path)
+    line = partial(change.names.place_line, tenant, kept_key(path))
     lines = dict.fromkeys(map(line, filter(str.strip, text.split("\n"))))
     waiting = tuple(one for one in record.waiting if one.digest not in lines)
     kept = tuple(dict.fromkeys((*record.lines, *lines)))
     after = replace(record, lines=kept, waiting=waiting)
     _write(change, path, after)
-    return after
+    return record, after

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from posixpath import commonprefix
 from typing import Final
 
 import msgspec
@@ -38,12 +39,8 @@ class Hunk(msgspec.Struct, frozen=True, kw_only=True):
 def hunks_of(before: str, after: str) -> tuple[Hunk, ...] | None:
     """The changes between two texts; None if the texts differ in too many lines."""
     old, new = _lines(before), _lines(after)
-    start = 0
-    while start < min(len(old), len(new)) and old[start] == new[start]:
-        start += 1
-    end = 0
-    while end < min(len(old), len(new)) - start and old[-1 - end] == new[-1 - end]:
-        end += 1
+    start = len(commonprefix([old, new]))
+    end = len(commonprefix([old[start:][::-1], new[start:][::-1]]))
     gone, come = old[start : len(old) - end], new[start : len(new) - end]
     if len(gone) * len(come) > CELLS_MAX:
         return None
@@ -84,24 +81,22 @@ def _runs(old: Sequence[str], new: Sequence[str]) -> list[tuple[list[str], int, 
             row[at] = max(same, below[at], row[at + 1])
         rows.append(row)
     rows.reverse()
-    found: list[tuple[list[str], int, int]] = []
+    # The run before each line that both texts have, and the run after the last one.
+    found: list[tuple[list[str], int, int]] = [([], 0, 0)]
     at, to = 0, 0
     while at < len(old) or to < len(new):
-        went: list[str] = []
-        first = to
-        while at < len(old) or to < len(new):
-            if at < len(old) and to < len(new) and old[at] == new[to]:
-                break
-            if to == len(new) or (at < len(old) and rows[at + 1][to] >= rows[at][to + 1]):
-                went.append(old[at])
-                at += 1
-            else:
-                to += 1
-        if went or to > first:
-            found.append((went, first, to))
-        else:
+        went, first, _ = found[-1]
+        if at < len(old) and to < len(new) and old[at] == new[to]:
             at, to = at + 1, to + 1
-    return found
+            found.append(([], to, to))
+            continue
+        if to == len(new) or (at < len(old) and rows[at + 1][to] >= rows[at][to + 1]):
+            went.append(old[at])
+            at += 1
+        else:
+            to += 1
+        found[-1] = (went, first, to)
+    return [(went, first, past) for went, first, past in found if went or past > first]
 
 
 def _beside(lines: list[str], first: int, last: int) -> str:

@@ -235,6 +235,11 @@ class Tool(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
     program: Word | None = None
     switch: Switch | None = None
 
+    @property
+    def cases(self) -> tuple[Tool, ...]:
+        """The cases of the tool's switch; the tool itself if it has none."""
+        return (self,) if self.switch is None else (*self.switch.cases.values(),)
+
 
 class Switch(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """The cases of a tool whose meaning depends on one argument; any other value is refused."""

@@ -285,8 +285,7 @@ def _changes(found: MemoryTool, kinds: frozenset[ToolKind]) -> bool:
     rule = None if found.tool_map is None else found.tool_map.tools.get(found.tool or "")
     if rule is None:
         return True
-    cases = [rule] if rule.switch is None else [*rule.switch.cases.values()]
-    return any(case.kind in kinds for case in cases)
+    return any(case.kind in kinds for case in rule.cases)
 
 
 def keeps_memory(found: MemoryTool | None) -> bool:
@@ -299,8 +298,7 @@ def keeps_memory(found: MemoryTool | None) -> bool:
     rule = found.tool_map.tools.get(found.tool or "")
     if rule is None or rule.fetches:
         return False
-    cases = [rule] if rule.switch is None else [*rule.switch.cases.values()]
-    return all(case.kind in _KEEPS and not case.fetches for case in cases)
+    return all(case.kind in _KEEPS and not case.fetches for case in rule.cases)
 
 
 @lru_cache(maxsize=_NAMES_KEPT_MAX)
@@ -376,7 +374,6 @@ def _fits(rule: Tool, tool: DeclaredTool) -> bool:
 
 
 def _common(rule: Tool, tool: DeclaredTool) -> int:
-    cases = [rule] if rule.switch is None else [*rule.switch.cases.values()]
-    known = {path(text)[0] for case in cases for text in declared_paths(case)}
+    known = {path(text)[0] for case in rule.cases for text in declared_paths(case)}
     known |= {path(rule.switch.path)[0]} if rule.switch is not None else set()
     return len(known & (tool.arguments or frozenset()))

@@ -191,7 +191,6 @@ class GeminiReply(_Edited):
 
     def feed(self, body: dict[str, Json]) -> tuple[CompleteCall, ...]:
         """Take a whole reply; return the calls that must be judged."""
-        self._said, self._calls, self._refused = {}, [], {}
         return self._take(body)
 
     def again(self) -> list[Json]:
