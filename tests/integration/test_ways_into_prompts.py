@@ -49,6 +49,10 @@ def fact(way: str) -> str:
     return f"The invoices of {way} are in the blue folder."
 
 
+def rule(way: str) -> str:
+    return f"Always answer in German, and mention {way}."
+
+
 def heredoc(path: Path, _: str, line: str) -> str:
     return f"cat >> {shlex.quote(str(path))} <<'EOF'\n{line}\nEOF"
 
@@ -122,6 +126,7 @@ class Case(NamedTuple):
     file: str  # below the home; `{slug}` is the project's path as a name
     marks: str
     notes: bool = False  # the host reads the file as notes
+    note: Callable[[str], str] = fact  # what may be in the notes
     others: bool = True  # and what others than its own tools wrote into it
 
     @property
@@ -204,6 +209,15 @@ CASES: Final = (
         notes=True,
         others=False,
     ),
+    # The file of a person has rules for answers, which are no orders in it.
+    Case(
+        OPENCLAW_OVER[2],
+        {way: OPENCLAW_WAYS[way] for way in ("write", "edit", "heredoc")},
+        "project/USER.md",
+        OPENCLAW_MARKS,
+        notes=True,
+        note=rule,
+    ),
     Case(OPENCLAW_CODE, {"code-mode": _program}, "project/AGENTS.md", OPENCLAW_MARKS),
     Case(
         GEMINI,
@@ -267,7 +281,7 @@ def added(case: Case, way: str, shape: str) -> str:
     if "mark" in shape:
         lines.insert(0, case.marks)
     if case.notes:
-        lines.insert(0, fact(way))
+        lines.insert(0, case.note(way))
     return "\n".join(lines)
 
 
@@ -348,7 +362,7 @@ async def test_an_order_is_in_no_later_prompt_whichever_way_it_was_written(
     assert read(walled.asked, case) == set()
     assert not read(control.asked, case) or "wait" in walled.asked
     if case.notes and "mark" not in shape:
-        assert read(walled.asked, case, fact) == read(control.asked, case, fact)
+        assert read(walled.asked, case, case.note) == read(control.asked, case, case.note)
 
 
 # With these, what a search found once is promoted; by itself OpenClaw wants three.
