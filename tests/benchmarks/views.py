@@ -20,12 +20,16 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Final
 
+import msgspec
+
 from policy.model import MemoryId
 from policy.query import EVERYTHING
+from proxy.admin import insight
 from proxy.cli.run import SWITCH_S
 from proxy.embed.embedding import resolve_embedder
 from proxy.seams.environment import Embedder
 from storage.embedded import EmbeddedStore
+from storage.features.views import Categories
 from storage.features.views.tenant_views import Views
 from storage.questions import LIKE_MIN, Selection
 from tests.benchmarks.filling import PRINCIPAL, submission
@@ -35,6 +39,7 @@ HONEST: Final = 8_900
 SIZES: Final = (10_000, 100_000)
 WRITES: Final = 100
 ROUNDS: Final = 10
+TOPICS: Final = 12
 NEAR_COPY: Final = 0.9
 _LEN_MIN: Final = 40
 _TENANT: Final = PRINCIPAL.tenant
@@ -132,6 +137,8 @@ def _cost(size: int) -> list[str]:
         like = Selection(tenant=_TENANT, like=first.memory_id)
         (vector,) = embedder.embed([_QUESTION])
         words = store.reader.words(_TENANT, _QUESTION)
+        shipped = Path(insight.__file__).with_name("categories.toml").read_text("utf-8")
+        categories = msgspec.toml.decode(shipped, type=Categories)
 
         def searched() -> None:
             among = list(views.select(whole, hidden=True))
@@ -142,6 +149,8 @@ def _cost(size: int) -> list[str]:
             "memory search --like": lambda: views.select(like),
             "isolate --like --dry-run": lambda: store.incidents.reached(like),
             "insight origins": lambda: views.origins(whole, Counter(newest)),
+            "insight topics": lambda: views.topics(whole, TOPICS),
+            "insight preferences": lambda: views.preferences(whole, categories),
         }
         lines = [f"{size:7d} | {name:28s} | {_cpu(act):.2f} s" for name, act in timed.items()]
         alone, beside = asyncio.run(
