@@ -37,7 +37,7 @@ Name = Annotated[str, Meta(min_length=1, max_length=NAME_LEN_MAX)]
 Text = Annotated[str, Meta(max_length=TEXT_LEN_MAX)]
 
 
-# Every member of an enum exists once, so four of the enums below use its identity as its hash.
+# Every member of an enum exists once, so five of the enums below use its identity as its hash.
 # `Enum` itself would compute a hash in Python, two dozen times per verdict.
 
 
@@ -153,14 +153,18 @@ class Claims(enum.Enum):
 class OperatorScope(enum.Enum):
     """How far an operator's key reaches; each scope includes the scopes before it."""
 
+    __hash__ = object.__hash__
+
     VIEW = "view"  # what the sidecar did: verdicts, counts, names; no content of any memory
     REVIEW = "review"  # content, and the decision on what waits for a person
     OPERATE = "operate"  # every act of an operator
 
     def includes(self, least: OperatorScope) -> bool:
         """Whether a key of this scope may do what needs the scope `least`."""
-        scopes = list(OperatorScope)
-        return scopes.index(self) >= scopes.index(least)
+        return _REACH[self] >= _REACH[least]
+
+
+_REACH = {OperatorScope.VIEW: 0, OperatorScope.REVIEW: 1, OperatorScope.OPERATE: 2}
 
 
 class Basis(enum.Enum):

@@ -6,8 +6,9 @@ Each `[[mcp]]` table has one hub at `/mcp/<server>`, which has all relays to tha
 from __future__ import annotations
 
 import time
-from collections.abc import AsyncGenerator, Callable
+from collections.abc import AsyncGenerator, Callable, Coroutine
 from contextlib import AsyncExitStack, asynccontextmanager
+from typing import Any
 
 from policy.model import Principal
 from proxy.compose.backends import BackendServing
@@ -43,12 +44,12 @@ class DataFront:
         }
         self.routes = memory.routes | mcp.routes | model.routes | backends.routes
 
-    async def answer(self, incoming: RequestHead) -> AnsweredReply:
+    def answer(self, incoming: RequestHead) -> Coroutine[Any, Any, AnsweredReply]:
         """Pass the request to the front that its path names, else to the memory front."""
         path = incoming.head.path
         if path.startswith(PREFIX):
-            return await self._mcp.answer(incoming)
-        return await self._fronts.get(path[1:].partition("/")[0], self._memory).answer(incoming)
+            return self._mcp.answer(incoming)
+        return self._fronts.get(path[1:].partition("/")[0], self._memory).answer(incoming)
 
 
 class McpServing:

@@ -87,8 +87,10 @@ class MemoryFront:
 
     async def answer(self, incoming: RequestHead) -> AnsweredReply:
         """Answer in the dialect that claims the request, or with problem details if none does."""
-        dialect = next((one for one in self._dialects if one.claims(incoming.head)), None)
-        if dialect is None:
+        for dialect in self._dialects:
+            if dialect.claims(incoming.head):
+                break
+        else:
             return await self._unclaimed(incoming)
         progress = _MemoryProgress(incoming.head)
         done = await attempt(self._serve(dialect, incoming, progress), self._halt)

@@ -147,8 +147,12 @@ class Connection(asyncio.BufferedProtocol):
         self._stopped = False  # whether reading from the peer's socket is paused
         self._at = _At.HEAD
         self._request: ReceivedRequest | None = None
-        self._speaking = False
+        # Whether the bytes that aiohttp writes now are an answer of a front, not its own error.
+        self.speaking = False
         self._held = bytearray()
+        # The most unprocessed bytes that may be buffered: with a credential, enough to read a usual
+        # request at once.
+        self._held_max = HELD_BYTES_MAX
         self._last = b""  # the last bytes of this head, to find its empty line across reads
         # The bytes of this head until its first line is complete.
         self._line = b""
@@ -158,6 +162,9 @@ class Connection(asyncio.BufferedProtocol):
         # whether the deadline was extended once, because the loop was too busy for a whole head
         self._excused = False
         self._chunks = Chunks()
+        # The time of the loop at which the wait for a head ends; None while no head is awaited.
+        self._due: float | None = None
+        # One timer for all heads of the connection: it is set again where it runs before `_due`.
         self._deadline: asyncio.TimerHandle | None = None
         # This timer runs while a peer does not read its answer; None while no answer waits so.
         self._unread: asyncio.TimerHandle | None = None
@@ -182,7 +189,8 @@ class Connection(asyncio.BufferedProtocol):
     def connection_lost(self, exc: Exception | None) -> None:
         """Stop both timers, and report the end."""
         self._transport = None
-        self._stop_clock()
+        if self._deadline is not None:
+            self._deadline.cancel()
         self._heed()
         self._terms.crowd.leave(self)
         self.departure.happen()
@@ -193,14 +201,6 @@ class Connection(asyncio.BufferedProtocol):
         """The buffer for the next bytes, not larger than what may still be buffered."""
         del sizehint
         return self._terms.window[: max(1, self._held_max - len(self._held))]
-
-    @property
-    def _held_max(self) -> int:
-        """The most unprocessed bytes that may be buffered.
-
-        With a credential, it is enough to read a usual request at once.
-        """
-        return HELD_BYTES_MAX if self.principal is None else READ_BYTES_MAX
 
     def buffer_updated(self, nbytes: int) -> None:
         """Buffer the bytes that arrived, and pass on as many of them as aiohttp can take."""
@@ -239,14 +239,9 @@ class Connection(asyncio.BufferedProtocol):
 
     def resume(self) -> None:
         """Hand bytes of the body to aiohttp again."""
-        self._inner_paused = False
-        self._pump()
-        self._hear_out()
-
-    @property
-    def speaking(self) -> bool:
-        """Whether the bytes that aiohttp writes now are an answer of a front, not its own error."""
-        return self._speaking
+        if self._inner_paused:
+            self._inner_paused = False
+            self._pump()
 
     def refuse(self, answer: bytes) -> None:
         """Send a fixed answer, which does not quote the request, and close the connection."""
@@ -259,19 +254,22 @@ class Connection(asyncio.BufferedProtocol):
 
         When this returns, the answer was sent, or the connection is closing.
         """
-        self._stop_clock()
+        self._due = None
         received = ReceivedRequest(request, self)
         self._request = received
-        self._raw, self._last, self._chunks = 0, b"", Chunks()
+        self._raw, self._last = 0, b""
+        if received.length is None:
+            self._chunks = Chunks()
         self._excused = False
         self._at = _At.FED if received.content.is_eof() else _At.HELD
-        self._speaking = True
-        self._hear_out()
+        self.speaking = True
+        if self._said_all:
+            self._hear_out()
         sent: web.StreamResponse | None = None
         try:
             sent = await self._terms.answers(received)
         finally:
-            self._speaking = False
+            self.speaking = False
             self._settle(sent)
         if sent is None:
             self.say(INTERNAL)
@@ -294,7 +292,6 @@ class Connection(asyncio.BufferedProtocol):
             request.body_bytes_max = self._limits.body_bytes_max
             self._at = _At.BODY
         self._pump()
-        self._hear_out()
 
     # ---- methods that the answering side calls ---------------------------------------------------
 
@@ -315,10 +312,10 @@ class Connection(asyncio.BufferedProtocol):
         If so, the sender may have ended the request at another byte (request smuggling), and the
         request is not carried out.
         """
-        behind = bytes(self._held).lstrip(b"\r\n")
-        if self._at is not _At.FED or self._request is None or not behind:
+        if not self._held or self._at is not _At.FED or self._request is None:
             return False
-        return not self._request.keep_alive or not may_begin(behind)
+        behind = bytes(self._held).lstrip(b"\r\n")
+        return bool(behind) and not (self._request.keep_alive and may_begin(behind))
 
     @property
     def unread_bytes(self) -> int:
@@ -332,14 +329,13 @@ class Connection(asyncio.BufferedProtocol):
             Busy: Requests are being answered on all connections with a credential.
         """
         self._terms.crowd.recognise(self, principal)
-        self.principal = principal
+        self.principal, self._held_max = principal, READ_BYTES_MAX
 
     def open_body(self) -> None:
         """Begin to pass the body of the current request to aiohttp."""
         if self._at is _At.HELD:
             self._at = _At.BODY
             self._pump()
-            self._hear_out()
 
     def say(self, raw: bytes) -> None:
         """Write bytes that do not come from a front, such as a fixed refusal."""
@@ -367,7 +363,10 @@ class Connection(asyncio.BufferedProtocol):
     # ---- passing bytes between the socket and aiohttp --------------------------------------------
 
     def _pump(self) -> None:
-        """Pass the buffered bytes to aiohttp as far as it can take them, and keep the rest."""
+        """Pass the buffered bytes to aiohttp as far as it can take them, and keep the rest.
+
+        Close the connection if they were the last ones.
+        """
         while self._held and not self._inner_paused:
             if self._at is _At.HEAD:
                 self._feed_head()
@@ -377,10 +376,14 @@ class Connection(asyncio.BufferedProtocol):
                 self._held.clear()
             else:
                 break
-        self._regulate()
+        if self._held or self._stopped:
+            self._regulate()
+        if self._said_all:
+            self._hear_out()
 
     def _feed_head(self) -> None:
-        self._start_clock()
+        if self._due is None:
+            self._start_clock()
         if not self._raw:
             while self._held.startswith(b"\r\n"):
                 del self._held[:2]
@@ -412,16 +415,18 @@ class Connection(asyncio.BufferedProtocol):
             if request.length is None:
                 taken, part = self._chunks.through(bytes(self._held))
                 self._raw += len(self._take(taken))
+                ended = self._chunks.ended
             else:
                 part = self._take(request.length - self._raw)
                 self._raw += len(part)
+                ended = self._raw == request.length
         except Unframed:
             self._break()
             return
         if self._raw > FRAMING_BYTES_MAX + FRAMING_PER_BYTE * request.body_bytes_max:
             self._break()
             return
-        if self._chunks.ended or self._raw == request.length:
+        if ended:
             self._at = _At.FED
         self._feed(part)
         if self._at is _At.BODY and request.content.is_eof():
@@ -457,7 +462,7 @@ class Connection(asyncio.BufferedProtocol):
 
         A peer that left looks the same from here, so `departure` happens, which ends a stream.
         """
-        if not self._said_all or self._at is _At.PARSED or (self._inner_paused and self._held):
+        if self._at is _At.PARSED or (self._inner_paused and self._held):
             return
         if self._at is _At.FED:
             # The departure is reported in the next turn of the event loop, after the reader of the
@@ -479,24 +484,25 @@ class Connection(asyncio.BufferedProtocol):
             transport.resume_reading()
 
     def _start_clock(self) -> None:
+        self._due = self._loop.time() + self._limits.header_seconds
         if self._deadline is None:
-            self._deadline = self._loop.call_later(self._limits.header_seconds, self._late)
-
-    def _stop_clock(self) -> None:
-        if self._deadline is not None:
-            self._deadline.cancel()
-            self._deadline = None
+            self._deadline = self._loop.call_at(self._due, self._late)
 
     def _late(self) -> None:
-        self._deadline = None
-        if self._at is _At.PARSED and not self._excused:
+        timer, self._deadline = self._deadline, None
+        if self._due is None or timer is None:
+            return  # no head is awaited
+        if timer.when() < self._due:
+            # The head that the timer was set for is answered, and another one is awaited.
+            self._deadline = self._loop.call_at(self._due, self._late)
+        elif self._at is _At.PARSED and not self._excused:
             # The whole head is here, but the loop was too busy to answer it, so the deadline is
             # extended once.
             self._excused = True
             self._start_clock()
-            return
-        self.say(LATE)
-        self.end()
+        else:
+            self.say(LATE)
+            self.end()
 
     def _heed(self) -> None:
         if self._unread is not None:

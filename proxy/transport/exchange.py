@@ -55,11 +55,13 @@ class AnswerDeadline:
     It is a context around the whole request, up to the last piece of the answer. Event loop only.
     """
 
-    __slots__ = ("_accesses", "_departure", "gone")
+    __slots__ = ("_accesses", "_departure", "gone", "over")
 
     def __init__(self, departure: Departure) -> None:
         """`departure` reports the end of the request's connection."""
         self.gone = Departure()
+        # Whether a credential of the request has ended, so that its answer may not be sent.
+        self.over = False
         self._departure = departure
         self._accesses: list[Access] = []
 
@@ -77,17 +79,16 @@ class AnswerDeadline:
         """Stop watching peer and credentials, because the request is answered."""
         self._departure.forget(self.gone.happen)
         for access in self._accesses:
-            access.forget(self.gone.happen)
+            access.forget(self._end)
 
     def stands_on(self, access: Access) -> None:
         """Tie the request to this credential as well: when the credential ends, `gone` happens."""
         self._accesses.append(access)
-        access.tell(self.gone.happen)
+        access.tell(self._end)
 
-    @property
-    def over(self) -> bool:
-        """Whether a credential of the request has ended, so that its answer may not be sent."""
-        return not all(map(Access.stands, self._accesses))
+    def _end(self) -> None:
+        self.over = True
+        self.gone.happen()
 
     def check(self) -> None:
         """Check that the credentials of the request are still valid.

@@ -134,7 +134,7 @@ def ask_for_body(
     declared = head.headers.get("content-length", "0")
     if not declared.isascii() or not declared.isdigit() or int(declared) > bytes_max:
         raise MalformedRequest("body: too large", status=413)
-    if head.headers.get("expect"):
+    if "expect" in head.headers:
         continue_()
     request.body_bytes_max = bytes_max
     request.connection.open_body()
@@ -198,10 +198,12 @@ def check_behind(request: ReceivedRequest) -> None:
 
 def _headers(sent: CIMultiDictProxy[str]) -> dict[str, str]:
     headers: dict[str, str] = {}
+    joined = "".join(sent.values())
+    plain = joined.isascii() and joined.isprintable()
     for name, value in sent.items():
         key = name.lower()
         stripped = value.strip(" \t")
-        if not (stripped.isascii() and stripped.isprintable()):
+        if not (plain or (stripped.isascii() and stripped.isprintable())):
             try:
                 check_text(stripped, key)
             except MalformedRequest:
@@ -214,13 +216,13 @@ def _headers(sent: CIMultiDictProxy[str]) -> dict[str, str]:
             raise MalformedRequest("a header that may be sent once was sent twice", status=400)
         else:
             headers[key] += f", {stripped}"
-    if headers.get("expect", "100-continue").lower() != "100-continue":
+    if "expect" in headers and headers["expect"].lower() != "100-continue":
         raise MalformedRequest("expect: only 100-continue is known", status=417)
-    if headers.get("upgrade", "").lower() == "websocket":
-        # A request for a WebSocket is refused with status 426, on which clients of model APIs
-        # continue over plain HTTP.
-        raise MalformedRequest("upgrade: no WebSocket is served here, use HTTP", status=426)
     if "upgrade" in headers:
+        if headers["upgrade"].lower() == "websocket":
+            # A request for a WebSocket is refused with status 426, on which clients of model APIs
+            # continue over plain HTTP.
+            raise MalformedRequest("upgrade: no WebSocket is served here, use HTTP", status=426)
         raise MalformedRequest("upgrade: no other protocol is spoken here", status=400)
     return headers
 

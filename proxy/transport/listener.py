@@ -189,7 +189,8 @@ class Listener:
         turn = RequestTurn(self._turns)
         self.in_flight += 1
         try:
-            done = await attempt(self._served(request, turn), self._halt)
+            with AnswerDeadline(request.connection.departure) as welcome:
+                done = await attempt(self._served(request, turn, welcome), self._halt)
         finally:
             turn.end()
             self.in_flight -= 1
@@ -199,17 +200,13 @@ class Listener:
             await request.send(done)
         return done
 
-    async def _served(self, request: ReceivedRequest, turn: RequestTurn) -> web.StreamResponse:
+    async def _served(
+        self, request: ReceivedRequest, turn: RequestTurn, welcome: AnswerDeadline
+    ) -> web.StreamResponse:
         """Have the front answer a request; return the response.
 
         A streamed response has been sent when this returns; any other has not.
         """
-        with AnswerDeadline(request.connection.departure) as welcome:
-            return await self._welcomed(request, turn, welcome)
-
-    async def _welcomed(
-        self, request: ReceivedRequest, turn: RequestTurn, welcome: AnswerDeadline
-    ) -> web.StreamResponse:
         started_ns = self._out.clock_ns()
         trace = self._trace(request)
         answering = EncodingContext(
@@ -286,11 +283,10 @@ class Listener:
             named = head.headers.get("content-encoding")
             codings = codings_of(named) if named else ()
             ask_for_body(request, head, bytes_max, lambda: request.connection.say(CONTINUE))
+            work = body_of(request, bytes_max, limits.body_seconds)
             # A body that arrived together with its head is read without a timer.
-            stop = None if request.content.is_eof() else Stop()
-            body = await _while_welcome(
-                welcome, body_of(request, bytes_max, limits.body_seconds), stop
-            )
+            body = await (work if request.content.is_eof() else _while_welcome(welcome, work))
+            welcome.check()
             turn.whole()
             if codings:
                 body = await asyncio.to_thread(plain_body, body, codings, bytes_max)
@@ -338,30 +334,23 @@ class Listener:
         return given if _REQUEST_ID.fullmatch(given) else self._out.random_hex(16)
 
 
-async def _while_welcome(
-    welcome: AnswerDeadline, work: Awaitable[bytes], stop: Stop | None
-) -> bytes:
+async def _while_welcome(welcome: AnswerDeadline, work: Awaitable[bytes]) -> bytes:
     """Read the body, unless its sender's credential ends first; return it.
 
     Raises:
         Unauthenticated: The credential ended before the whole body had arrived.
         MalformedRequest: The peer left before.
     """
-    if stop is None:
-        body = await work
-        welcome.check()
-        return body
+    stop = Stop()
     welcome.gone.tell(stop)
     try:
         async with stop:
-            body = await work
+            return await work
     except TimeoutError:
         welcome.check()
         raise MalformedRequest("body: did not arrive whole", status=400) from None
     finally:
         welcome.gone.forget(stop)
-    welcome.check()
-    return body
 
 
 def _headers(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Final, Protocol
 
 from aiohttp import StreamReader, web
@@ -15,7 +16,7 @@ from proxy.transport.exchange import Departure
 _HTTP_11: Final = (1, 1)
 # Statuses whose answers never have a body (RFC 9110, section 15).
 _BODILESS: Final = frozenset({204, 304})
-_BREAKS: Final = "\r\n\0"
+_BREAK: Final = re.compile("[\r\n\0]")
 
 
 class Connects(Protocol):
@@ -139,6 +140,5 @@ def stream_of(reply: HttpReply, headers: dict[str, str], *, stays: bool) -> web.
 
 
 def _check_lines(reply: HttpReply, headers: dict[str, str]) -> None:
-    text = "".join((reply.phrase or "", *headers, *headers.values()))
-    if any(one in text for one in _BREAKS):
+    if _BREAK.search("".join((reply.phrase or "", *headers, *headers.values()))):
         raise InvariantBroken("a header of an answer holds a line break")
