@@ -207,11 +207,12 @@ class StaticEmbedder:
         """
         split = [text[:TEXT_CHARS_MAX].split() for text in texts]
         known = self._words
-        strange = {word for words in split for word in words if word not in known}
+        strange = set(chain.from_iterable(split)).difference(known)
         fresh = self._spelled(strange, known) if strange else known
+        ids_of: Any = known.get  # with the ids of `fresh` for a word that was not cached
         # Each text is embedded alone, so that its vector does not depend on the rest of the batch.
         return [
-            self._vector([*chain.from_iterable([known.get(word) or fresh[word] for word in words])])
+            self._vector([*chain.from_iterable(map(ids_of, words, map(fresh.get, words)))])
             for words in split
         ]
 
@@ -223,7 +224,7 @@ class StaticEmbedder:
         and the parts between them, which are cached because they recur.
         """
         cut = {word: _DIGIT.split(word) for word in words}
-        new = {key for parts in cut.values() for key in _keys(parts) if key not in known}
+        new = set(chain.from_iterable(map(_keys, cut.values()))).difference(known)
         fresh = self._tokenized(list(new)) if new else known
         spelled: dict[str, list[int]] = {}
         for word, (first, *rest) in cut.items():

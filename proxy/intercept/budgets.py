@@ -9,14 +9,14 @@ from __future__ import annotations
 import itertools
 from collections import deque
 from collections.abc import Callable
-from typing import Final
+from typing import Final, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from policy.bounded import Bounded
 from policy.facts import BudgetState
-from policy.model import Candidate, PrincipalId
+from policy.model import PrincipalId
 from policy.trust.score import BURST_WINDOWS
 from proxy.seams.faults import RateLimited
 
@@ -53,13 +53,20 @@ def utf8_len(text: str) -> int:
     return len(text) if text.isascii() else len(text.encode())
 
 
-def weight_of(*texts: str | None, ids_count: int = 0) -> int:
-    """The number of writes that one write counts for, by the size of its text and its references.
+class Sizes(NamedTuple):
+    """The sizes of one write in bytes, and the number of writes that it counts for."""
 
-    If every write counted as one, a text of a megabyte would cost as little as one word.
-    """
-    size = sum(utf8_len(text) for text in texts if text) + _ID_BYTES * ids_count
-    return 1 + size // BYTES_PER_WRITE
+    text_bytes: int
+    metadata_bytes: int
+    weight: int
+
+
+def sizes_of(text: str | None, metadata_json: str | None = None, *, ids_count: int = 0) -> Sizes:
+    """The sizes of a write with this text, this metadata and so many references."""
+    text_bytes, metadata_bytes = utf8_len(text or ""), utf8_len(metadata_json or "")
+    size = text_bytes + metadata_bytes + _ID_BYTES * ids_count
+    # If every write counted as one, a text of a megabyte would cost as little as one word.
+    return Sizes(text_bytes, metadata_bytes, 1 + size // BYTES_PER_WRITE)
 
 
 class _Account:
@@ -137,7 +144,7 @@ class WriteCounts:
             RateLimited: The window has no room for them.
         """
         self.require_room(principal_id, count, limit, now_ms)
-        self._account(principal_id).kept_count += count
+        self._accounts[principal_id].kept_count += count
 
     def spend(self, principal_id: PrincipalId, count: int, now_ms: int) -> None:
         """Count an expensive read as `count` writes in the same window."""
@@ -152,25 +159,28 @@ class WriteCounts:
             account.kept_count = max(0, account.kept_count - count)
 
     def measure(
-        self, candidate: Candidate, vector: bytes, now_ms: int, weight: int = 1
+        self, principal_id: PrincipalId, sizes: Sizes, vector: bytes, now_ms: int
     ) -> BudgetState:
-        """Count a candidate as `weight` writes; return the principal's budgets before it."""
-        account = self._account(candidate.principal_id)
+        """Count a write as `sizes.weight` writes; return the principal's budgets before it."""
+        account = self._account(principal_id)
         window_ms = self._window_ms()
         window = _current(account, now_ms - window_ms)
         before = len(window)
-        window.extend([now_ms] * weight)
-        account.kept_count = max(0, account.kept_count - weight)
+        window.extend([now_ms] * sizes.weight)
+        account.kept_count = max(0, account.kept_count - sizes.weight)
         return BudgetState(
             writes_in_window_count=before,
-            text_bytes=utf8_len(candidate.text or ""),
-            metadata_bytes=utf8_len(candidate.metadata_json or ""),
+            text_bytes=sizes.text_bytes,
+            metadata_bytes=sizes.metadata_bytes,
             topic_writes_count=self._topic(account, vector, now_ms // window_ms) if vector else 0,
         )
 
     def _account(self, principal_id: PrincipalId) -> _Account:
-        account = self._accounts.get(principal_id) or _Account()
-        self._accounts[principal_id] = account
+        account = self._accounts.get(principal_id)
+        if account is None:
+            account = self._accounts[principal_id] = _Account()
+        else:
+            self._accounts.move_to_end(principal_id)
         return account
 
     def _topic(self, account: _Account, vector: bytes, window: int) -> int:

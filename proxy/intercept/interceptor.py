@@ -11,7 +11,8 @@ import asyncio
 import contextlib
 import hashlib
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from operator import attrgetter
 from typing import Final, NamedTuple, Protocol
 
 import msgspec
@@ -40,12 +41,12 @@ from policy.model import (
     Tenant,
     meet,
 )
-from policy.ruleset import OverBudget, Ruleset
+from policy.ruleset import Budgets, OverBudget, Ruleset
 from policy.trust.score import OutcomeKind, Reported
 from policy.verdict import Reason
 from proxy.dialects.strict_json.in_text import odd_string, strings_inside
 from proxy.embed.embedding import takes_client_vectors, unit_vector
-from proxy.intercept.budgets import WriteCounts, utf8_len, weight_of
+from proxy.intercept.budgets import Sizes, WriteCounts, sizes_of
 from proxy.intercept.shadow import (
     Recallable,
     Sees,
@@ -76,6 +77,7 @@ from storage.values import Decision, Outcome, Submission
 from telemetry.events import TraceContext, VerdictRecorded
 from telemetry.propagation import recorded_id
 
+_WEIGHT: Final = attrgetter("weight")
 _TOO_LARGE: Final = 2**62
 # A factor for the cost of reading metadata: each string is read by itself, and once more joined to
 # the one before it.
@@ -118,8 +120,7 @@ class _Prepared(NamedTuple):
     lineage: SourceKind | None
     # Whether the text is small enough. A larger text is rejected without being read.
     fits: bool
-    # The number of writes that the proposal counts for in its principal's window.
-    weight: int
+    sizes: Sizes
 
 
 class Interceptor:
@@ -194,10 +195,10 @@ class Interceptor:
                 for one, why in zip(proposals, odd, strict=True)
             )
         owner, limits = principal.principal_id, self._ruleset().budgets
-        weights = [*map(_weight, proposals)]
+        sizes = [*map(_sizes, proposals)]
         kept = 0
         if limits.over_rate is OverBudget.REJECT:
-            kept = sum(weights)
+            kept = sum(map(_WEIGHT, sizes))
             now_ms = self._out.now_ms()
             try:
                 self._budgets.keep_room(owner, kept, limits.writes_per_window_max, now_ms)
@@ -210,14 +211,15 @@ class Interceptor:
         try:
             # A malformed proposal has to be found before the first proposal is judged, because
             # admitted writes cannot be undone.
-            prepared = await self._prepared(principal, proposals, weights)
+            prepared = await self._prepared(principal, proposals, sizes, limits)
             for start in range(0, len(prepared), CHUNK_LEN):
                 chunk: list[_Intercepted | WrittenItem] = []
                 for one in prepared[start : start + CHUNK_LEN]:
                     made = await self._intercept(principal, one, trace, events)
                     chunk.append(made)
-                    kept -= one.weight if isinstance(made, _Intercepted) else 0
-                    await self._paced(owner, alone=alone)
+                    kept -= one.sizes.weight if isinstance(made, _Intercepted) else 0
+                    if not alone:
+                        await self._out.pace.step(owner)
                 items.extend(await self._verdicts(chunk, dialect, alone=alone))
         finally:
             self._budgets.give_back(owner, kept)
@@ -227,8 +229,10 @@ class Interceptor:
         if failures and len(failures) == len(items):
             raise failures[0]
         return within_one_answer(
-            undecided(proposal) if isinstance(item, StorageError) else item
-            for proposal, item in zip(proposals, items, strict=True)
+            [
+                undecided(proposal) if isinstance(item, StorageError) else item
+                for proposal, item in zip(proposals, items, strict=True)
+            ]
         )
 
     def _span(self, trace: TraceContext, dialect: str, started_ns: int) -> VerdictPlace:
@@ -262,39 +266,40 @@ class Interceptor:
             )
             await self._outcomes.order(RecordOutcome(burst))
 
-    async def _paced(self, owner: PrincipalId, *, alone: bool) -> None:
-        """Let other requests run between two proposals of a batch; do nothing if `alone`."""
-        if not alone:
-            await self._out.pace.step(owner)
-
     async def _prepared(
-        self, principal: Principal, proposals: tuple[Proposal, ...], weights: list[int]
+        self,
+        principal: Principal,
+        proposals: tuple[Proposal, ...],
+        sizes: list[Sizes],
+        limits: Budgets,
     ) -> list[_Prepared]:
         """The proposals, with the evidence that is gathered before the first one is judged."""
-        owner, limits = principal.principal_id, self._ruleset().budgets
-        if any(one.guarded_key is None and one.target.startswith(PREFIXES) for one in proposals):
-            raise MalformedRequest("target: names a server behind, which only its relay may do")
-        fits = [
-            utf8_len(one.text or "") <= limits.text_bytes_max
-            and utf8_len(one.metadata_json or "") <= limits.metadata_bytes_max
-            for one in proposals
-        ]
-        vectors = await self._vectors(owner, proposals)
+        owner = principal.principal_id
+        embedded = iter(await self._embedded(owner, proposals))
         # The labels of the parents found so far, because a batch names the same ones repeatedly.
         known: dict[MemoryId, SourceKind] = {}
         prepared: list[_Prepared] = []
         alone = len(proposals) == 1
-        for proposal, vector, within, weight in zip(proposals, vectors, fits, weights, strict=True):
-            lineage = self._lineage(principal.tenant, proposal, known)
-            prepared.append(_Prepared(proposal, vector, lineage, within, weight))
-            await self._paced(owner, alone=alone)
+        for one, size in zip(proposals, sizes, strict=True):
+            if one.guarded_key is None and one.target.startswith(PREFIXES):
+                raise MalformedRequest("target: names a server behind, which only its relay may do")
+            vector = self._vector(one, embedded)
+            lineage = self._lineage(principal.tenant, one, known)
+            fits = (
+                size.text_bytes <= limits.text_bytes_max
+                and size.metadata_bytes <= limits.metadata_bytes_max
+            )
+            prepared.append(_Prepared(one, vector, lineage, fits, size))
+            if not alone:
+                await self._out.pace.step(owner)
         return prepared
 
     async def _verdicts(
         self, chunk: list[_Intercepted | WrittenItem], dialect: str, *, alone: bool
     ) -> list[WrittenItem | StorageError]:
         try:
-            chunk = await self._watched(chunk)
+            if self._watches is not None:
+                chunk = await self._watched(chunk, self._watches)
         except StorageError as failure:
             return [failure for _ in chunk]
         if len(chunk) == 1:
@@ -306,14 +311,11 @@ class Interceptor:
         return [task.result() for task in tasks]
 
     async def _watched(
-        self, chunk: list[_Intercepted | WrittenItem]
+        self, chunk: list[_Intercepted | WrittenItem], watches: Watches
     ) -> list[_Intercepted | WrittenItem]:
         """Report the candidates to withholding; return the candidates, which it may change."""
         found = [one.submission for one in chunk if isinstance(one, _Intercepted)]
-        dated = found if self._watches is None else await self._watches.begun(found)
-        if dated is found:
-            return chunk
-        given = iter(dated)
+        given = iter(await watches.begun(found))
         return [
             one
             if isinstance(one, WrittenItem)
@@ -321,27 +323,31 @@ class Interceptor:
             for one in chunk
         ]
 
-    async def _vectors(self, owner: PrincipalId, proposals: tuple[Proposal, ...]) -> list[bytes]:
-        embedder = self._embedder
-        if takes_client_vectors(embedder):
-            return [
-                # A tool of another memory server sends no vector. If this store takes only clients'
-                # vectors, a memory of such a server is in listings, but no search finds it.
-                b"" if proposal.guarded_key is not None else _client_vector(proposal, dimension)
-                for dimension, proposal in ((embedder.dimension, one) for one in proposals)
-            ]
-        if any(proposal.vector is not None for proposal in proposals):
+    def _vector(self, proposal: Proposal, embedded: Iterator[bytes]) -> bytes:
+        """The vector of a proposal: its client's own, or the next embedding; b"" for none."""
+        if takes_client_vectors(self._embedder):
+            # A tool of another memory server sends no vector. If this store takes only clients'
+            # vectors, a memory of such a server is in listings, but no search finds it.
+            guarded = proposal.guarded_key is not None
+            return b"" if guarded else _client_vector(proposal, self._embedder.dimension)
+        if proposal.vector is not None:
             # Vectors of two models never mix in one search.
             raise MalformedRequest("vector: this store embeds texts itself; send none")
-        texts = [proposal.text for proposal in proposals if proposal.text is not None]
+        return b"" if proposal.text is None else next(embedded)
+
+    async def _embedded(self, owner: PrincipalId, proposals: tuple[Proposal, ...]) -> list[bytes]:
+        """The embeddings of the proposals' texts, in order; none if clients send vectors."""
+        if takes_client_vectors(self._embedder):
+            return []
+        texts = [one.text for one in proposals if one.text is not None]
         found: list[bytes] = []
         for start in range(0, len(texts), _EMBEDDED_LEN):
             some = texts[start : start + _EMBEDDED_LEN]
             size = sum(map(len, some))
-            found += await self._out.pace.aside(owner, size, embedder.embed, some)
-            await self._paced(owner, alone=len(texts) <= _EMBEDDED_LEN)
-        embedded = iter(found)
-        return [b"" if proposal.text is None else next(embedded) for proposal in proposals]
+            found += await self._out.pace.aside(owner, size, self._embedder.embed, some)
+            if len(texts) > _EMBEDDED_LEN:
+                await self._out.pace.step(owner)
+        return found
 
     async def _intercept(
         self,
@@ -415,9 +421,11 @@ class Interceptor:
     ) -> BudgetState:
         # An update without a text writes the memory's stored text once more, so the size of the
         # stored text counts too.
-        left = None if stored is None or candidate.text is not None else stored.text
-        weight = prepared.weight + weight_of(left) - 1
-        budget = self._budgets.measure(candidate, prepared.vector, now_ms, weight)
+        sizes = prepared.sizes
+        if stored is not None and candidate.text is None:
+            sizes = sizes._replace(weight=sizes.weight + sizes_of(stored.text).weight - 1)
+        owner = candidate.principal_id
+        budget = self._budgets.measure(owner, sizes, prepared.vector, now_ms)
         if prepared.fits:
             return budget
         # The text was not read, because it is too long. It counts as too large even if a reload has
@@ -509,7 +517,8 @@ class Interceptor:
             self._sessions.wrote(principal_id, intercepted.seen, result)
         # Other requests may run after each answer is built: all items of a batch are decided at
         # about the same time, and building their answers in one go would block the loop.
-        await self._paced(submission.candidate.principal_id, alone=alone)
+        if not alone:
+            await self._out.pace.step(submission.candidate.principal_id)
         return written
 
     def _shown(self, candidate: Candidate, outcome: Outcome) -> MemoryId | None:
@@ -551,10 +560,9 @@ def _odd(proposal: Proposal) -> str:
     return odd_string(given, parses=False)
 
 
-def _weight(proposal: Proposal) -> int:
-    """The number of writes that a proposal counts for in its principal's window."""
+def _sizes(proposal: Proposal) -> Sizes:
     ids_count = len(proposal.derived_from)
-    return weight_of(proposal.text, proposal.metadata_json, ids_count=ids_count)
+    return sizes_of(proposal.text, proposal.metadata_json, ids_count=ids_count)
 
 
 def _client_vector(proposal: Proposal, dimension: int) -> bytes:

@@ -155,7 +155,8 @@ class Operations:
         self, principal: Principal, operation: Operation, dialect: str, trace: TraceContext
     ) -> Result:
         if isinstance(operation, Write):
-            proposals = tuple(self._settled(principal, one) for one in operation.proposals)
+            settled = partial(self._settled, principal)
+            proposals = tuple(map(settled, operation.proposals))
             items = await self._writing.judge(principal, proposals, dialect, trace)
             return WriteResult(items=await self._told(principal, proposals, items))
         if isinstance(operation, DeleteWhere):
@@ -248,9 +249,9 @@ class Operations:
         A change without a text is answered with the stored text, which the principal may not be
         allowed to read.
         """
-        screen = self._screen(principal) if self._screen else None
-        if all(one.text is not None for one in proposals):
+        if None not in [one.text for one in proposals]:
             return items
+        screen = self._screen(principal) if self._screen else None
         told: list[WrittenItem] = []
         for one, item in zip(proposals, items, strict=True):
             before = None if one.text is not None else item.memory
@@ -266,12 +267,15 @@ class Operations:
         The id of a client's own key is computed from the key alone, so no other write can change it
         before the verdict: of two creations under one key the second replaces the first.
         """
+        memory_id, own_key = proposal.memory_id, proposal.own_key
+        named = memory_id is not None or own_key is not None or proposal.derived_from
+        if not named and proposal.ttl_ms is None:
+            return proposal
         tenant, reader = principal.tenant, self._reader.at(principal.reads)
-        memory_id = proposal.memory_id
-        if proposal.own_key is not None:
+        if own_key is not None:
             creates = proposal.change is ChangeKind.CREATE
             by = principal.principal_id if creates else None
-            memory_id = reader.id_of(tenant, proposal.own_key, by)
+            memory_id = reader.id_of(tenant, own_key, by)
         elif memory_id is not None:
             memory_id = reader.stands_for(tenant, memory_id)
         parents = tuple(reader.stands_for(tenant, one) for one in proposal.derived_from)

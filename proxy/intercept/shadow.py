@@ -320,5 +320,5 @@ def seen_of(sessions: Sees | None, candidate: Candidate, proposal: Proposal) -> 
         texts = call.pieces
     else:
         # A deletion has no text, so the ledger is asked about the id of the memory instead.
-        texts = tuple(text for text in (candidate.text, candidate.memory_id) if text)
+        texts = tuple(filter(None, (candidate.text, candidate.memory_id)))
     return sessions.seen(candidate.principal_id, texts, proposal.join)

@@ -431,7 +431,7 @@ def without_store_numbers(result: Result) -> Result:
     """
     match result:
         case WriteResult():
-            return WriteResult(items=tuple(_unnumbered_item(item) for item in result.items))
+            return WriteResult(items=tuple(map(_unnumbered_item, result.items)))
         case SearchResult():
             hits = [replace(hit, memory=_unnumbered(hit.memory)) for hit in result.hits]
             return replace(result, hits=tuple(hits))

@@ -242,7 +242,7 @@ WRITES: Final = (
         row="flood",
         name="a write is one write, however long it is",
         invariant="bytes count in the window of their principal",
-        where="proxy.intercept.budgets:weight_of",
+        where="proxy.intercept.budgets:sizes_of",
         fault=replaced("size // BYTES_PER_WRITE", "0 * size"),
         tests=(
             at("tests/unit/proxy/intercept/test_budgets.py", "test_bytes_count_in_the_window"),

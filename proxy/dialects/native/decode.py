@@ -95,7 +95,7 @@ def decode(request: HttpRequest) -> Operation:
         if route.method != method:
             allowed.append(route.method)
             continue
-        if route.takes is NoQuery:
+        if request.query and route.takes is NoQuery:
             query_as(request.query, NoQuery)
         return route.reads(request, argument)
     if allowed:

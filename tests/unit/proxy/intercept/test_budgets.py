@@ -18,7 +18,7 @@ from proxy.intercept.budgets import (
     PRINCIPALS_MAX,
     Topics,
     WriteCounts,
-    weight_of,
+    sizes_of,
 )
 from proxy.intercept.shadow import (
     Recallable,
@@ -50,6 +50,7 @@ WINDOW_MS = 60_000
 NOW = 1_750_000_020_000  # a multiple of the window
 ME = AGENT.principal_id
 VECTOR = vector_of("tea")
+TEA = sizes_of("tea")
 
 
 def budgets() -> WriteCounts:
@@ -59,7 +60,7 @@ def budgets() -> WriteCounts:
 def test_writes_are_counted_before_this_one_and_leave_with_the_window() -> None:
     counted = budgets()
     seen = [
-        counted.measure(candidate_of("tea"), b"", NOW + at).writes_in_window_count
+        counted.measure(ME, TEA, b"", NOW + at).writes_in_window_count
         for at in (0, 0, WINDOW_MS - 1, WINDOW_MS, 3 * WINDOW_MS)
     ]
     assert seen == [0, 1, 2, 1, 0]
@@ -68,20 +69,19 @@ def test_writes_are_counted_before_this_one_and_leave_with_the_window() -> None:
 def test_one_principals_flood_costs_no_other_any_room() -> None:
     counted = budgets()
     for _ in range(5):
-        counted.measure(candidate_of("tea"), VECTOR, NOW)
-    other = candidate_of("tea", principal_id=PrincipalId("other"))
-    state = counted.measure(other, VECTOR, NOW)
+        counted.measure(ME, TEA, VECTOR, NOW)
+    state = counted.measure(PrincipalId("other"), TEA, VECTOR, NOW)
     assert (state.writes_in_window_count, state.topic_writes_count) == (0, 0)
 
 
 def test_texts_of_one_topic_are_counted_together_within_a_window() -> None:
     counted = budgets()
     for before in range(3):
-        assert counted.measure(candidate_of("tea"), VECTOR, NOW).topic_writes_count == before
+        assert counted.measure(ME, TEA, VECTOR, NOW).topic_writes_count == before
     far = vector_of("the opposite")
     assert Topics(DIMENSION).cell(far) != Topics(DIMENSION).cell(VECTOR)
-    assert counted.measure(candidate_of("x"), far, NOW).topic_writes_count == 0
-    assert counted.measure(candidate_of("tea"), VECTOR, NOW + WINDOW_MS).topic_writes_count == 0
+    assert counted.measure(ME, TEA, far, NOW).topic_writes_count == 0
+    assert counted.measure(ME, TEA, VECTOR, NOW + WINDOW_MS).topic_writes_count == 0
 
 
 def test_a_cell_means_the_same_after_a_restart() -> None:
@@ -91,7 +91,7 @@ def test_a_cell_means_the_same_after_a_restart() -> None:
 def test_a_request_that_does_not_fit_is_stopped_and_counts_for_nothing() -> None:
     counted = budgets()
     for _ in range(3):
-        counted.measure(candidate_of("tea"), b"", NOW)
+        counted.measure(ME, TEA, b"", NOW)
     counted.keep_room(ME, 1, 4, NOW)  # control: to the limit it fits
     counted.give_back(ME, 1)
     with pytest.raises(RateLimited) as caught:
@@ -108,28 +108,29 @@ def test_requests_that_are_read_side_by_side_do_not_both_find_the_room_that_is_l
     with pytest.raises(RateLimited):
         counted.keep_room(ME, 2, 4, NOW)
     for _ in range(3):
-        counted.measure(candidate_of("tea"), b"", NOW)
+        counted.measure(ME, TEA, b"", NOW)
     counted.keep_room(ME, 1, 4, NOW)  # what was kept is what was measured
 
 
 def test_bytes_count_in_the_window() -> None:
-    assert weight_of("tea", None) == 1
-    assert weight_of("t" * (BYTES_PER_WRITE - 1), None) == 1  # control: it is no second write
-    assert weight_of("t" * BYTES_PER_WRITE, None) == 2
-    assert weight_of("\ufdfa" * BYTES_PER_WRITE, "{}") == 4
-    assert weight_of("tea", ids_count=64) == 3
+    assert sizes_of("tea") == (3, 0, 1)
+    # Control: it is no second write.
+    assert sizes_of("t" * (BYTES_PER_WRITE - 1)).weight == 1
+    assert sizes_of("t" * BYTES_PER_WRITE).weight == 2
+    assert sizes_of("\ufdfa" * BYTES_PER_WRITE, "{}") == (3 * BYTES_PER_WRITE, 2, 4)
+    assert sizes_of("tea", ids_count=64).weight == 3
     counted = budgets()
-    counted.measure(candidate_of("tea"), b"", NOW, 63)
-    assert counted.measure(candidate_of("tea"), b"", NOW).writes_in_window_count == 63
+    counted.measure(ME, TEA._replace(weight=63), b"", NOW)
+    assert counted.measure(ME, TEA, b"", NOW).writes_in_window_count == 63
 
 
 def test_principals_that_are_not_seen_again_do_not_fill_the_memory() -> None:
     counted = budgets()
-    counted.measure(candidate_of("tea"), b"", NOW)
+    counted.measure(ME, TEA, b"", NOW)
     for number in range(PRINCIPALS_MAX):
         counted.keep_room(PrincipalId(f"p{number}"), 1, 10, NOW)
-    assert counted.measure(candidate_of("tea"), b"", NOW).writes_in_window_count == 0
-    assert counted.measure(candidate_of("tea"), b"", NOW).writes_in_window_count == 1
+    assert counted.measure(ME, TEA, b"", NOW).writes_in_window_count == 0
+    assert counted.measure(ME, TEA, b"", NOW).writes_in_window_count == 1
 
 
 def test_asking_whether_there_is_room_takes_none() -> None:
@@ -162,7 +163,7 @@ def test_a_burst_is_sustained_where_ten_windows_in_a_row_were_full() -> None:
 def test_a_window_is_full_at_its_limit(count: int) -> None:
     counted = budgets()
     for _ in range(count):
-        counted.measure(candidate_of("tea"), b"", NOW)
+        counted.measure(ME, TEA, b"", NOW)
     assert counted.is_full(ME, 4, NOW) is (count == 4)
     assert not counted.is_full(ME, 4, NOW + WINDOW_MS)
 

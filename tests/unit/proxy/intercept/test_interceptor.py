@@ -20,7 +20,7 @@ from policy.query import EVERYTHING
 from policy.verdict import Reason
 from proxy.embed.embedding import resolve_embedder, takes_client_vectors, unit_vector
 from proxy.intercept import interceptor
-from proxy.intercept.budgets import BYTES_PER_WRITE, WriteCounts
+from proxy.intercept.budgets import BYTES_PER_WRITE, WriteCounts, sizes_of
 from proxy.intercept.interceptor import CHUNK_LEN
 from proxy.intercept.verdict_events import VerdictPlace, undecided_event, verdict_event
 from proxy.intercept.written import ANSWER_BYTES_MAX
@@ -37,6 +37,7 @@ from tests.unit.proxy.wired import NOW_MS, TRACE, Wired, wired
 from tests.unit.storage.opening import AGENT, OPERATOR, RULESET, Bench, candidate_of, submission_of
 
 NOWHERE = MemoryId("00000000-0000-4000-8000-000000000000")
+ONE = sizes_of("t")
 
 
 @pytest.fixture
@@ -326,9 +327,9 @@ async def test_bytes_that_a_change_leaves_as_they_are_count_in_the_window(tmp_pa
             change = Proposal(
                 change=ChangeKind.UPDATE, memory_id=item.memory_id, metadata_json='{"a":1}'
             )
-            before = counted.measure(candidate_of("t"), b"", NOW_MS).writes_in_window_count
+            before = counted.measure(AGENT.principal_id, ONE, b"", NOW_MS).writes_in_window_count
             await judge(live, change)
-            after = counted.measure(candidate_of("t"), b"", NOW_MS).writes_in_window_count
+            after = counted.measure(AGENT.principal_id, ONE, b"", NOW_MS).writes_in_window_count
             seen.append(after - before - 1)
         assert seen == [1, 1 + 60_000 // BYTES_PER_WRITE, 1]
 
