@@ -179,6 +179,49 @@ async def test_who_sent_a_whole_head_does_not_pay_for_a_loop_that_was_busy(*, wh
     connection.connection_lost(None)
 
 
+class Replying(Listening):
+    """Answers each request at once."""
+
+    async def answer(self, request: ReceivedRequest) -> web.StreamResponse | None:
+        self.came.append(request)
+        response = web.Response()
+        await request.send(response)
+        return response
+
+
+async def test_each_head_has_the_whole_time_though_one_timer_serves_all(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    loop, now = asyncio.get_running_loop(), [1_000.0]
+    timers: list[float] = []
+    set_at = loop.call_at
+
+    def noted(when: float, callback: Any, *args: Any, **options: Any) -> asyncio.TimerHandle:
+        if callback.__name__ == "_late":
+            timers.append(when)
+        return set_at(when, callback, *args, **options)
+
+    monkeypatch.setattr(loop, "time", lambda: now[0])
+    monkeypatch.setattr(loop, "call_at", noted)
+    listening = Replying(msgspec.structs.replace(LIMITS, idle_seconds=600.0))
+    connection, transport = listening.connected()
+    head = b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n"
+    for _ in range(3):
+        listening.sent(connection, head)
+        await settle()
+    assert (transport.written.count(b" 200 "), len(timers)) == (3, 1)
+    now[0] += LIMITS.header_seconds - 1
+    listening.sent(connection, head[:-1])
+    now[0] += LIMITS.header_seconds - 1
+    await settle()
+    assert b" 408 " not in transport.written
+    now[0] += 1
+    await settle()
+    assert b" 408 " in transport.written
+    assert len(timers) == 2
+    connection.connection_lost(None)
+
+
 async def test_no_more_is_held_than_may_be_before_anybody_asks_for_a_body() -> None:
     listening = Listening()
     connection, transport = listening.connected()
