@@ -15,6 +15,7 @@ from binascii import crc32
 from collections.abc import Container, Iterable, Sequence
 from heapq import nlargest
 from itertools import islice
+from operator import attrgetter
 from typing import Final, NamedTuple
 
 from policy.text.skeleton import skeleton
@@ -203,12 +204,13 @@ def _covered(runs: tuple[int, ...], kept: frozenset[int]) -> int:
     Where two such runs are near each other, the words between them count too.
     """
     covered, end = 0, 0
-    for at in [at for at, run in enumerate(runs) if run in kept]:
-        # Winnowing skips at most `WINDOW - 1` runs in a row, so a gap of that length between two
-        # stored runs was shared as well.
-        start = at if at - end > WINDOW - 1 else end
-        covered += at + SHINGLE - max(start, end)
-        end = at + SHINGLE
+    for at, run in enumerate(runs):
+        if run in kept:
+            # Winnowing skips at most `WINDOW - 1` runs in a row, so a gap of that length between
+            # two stored runs was shared as well.
+            start = at if at - end > WINDOW - 1 else end
+            covered += at + SHINGLE - max(start, end)
+            end = at + SHINGLE
     return covered
 
 
@@ -274,7 +276,7 @@ class PrintIndex:
             alike = resemblance(prints, other, kept, weights)
             if alike.contained:
                 found.append(Containing(key=key, resemblance=alike))
-        return sorted(found, key=lambda one: -one.resemblance.score)
+        return sorted(found, key=attrgetter("resemblance.score"), reverse=True)
 
     def _weight(self, rank: int, count: int) -> float:
         if not rank:

@@ -74,7 +74,9 @@ def read_text(text: str | None, metadata_json: str | None) -> Reading:
     Metadata that is not JSON, or deeper than 32 levels, reads as an injection.
     """
     shape = skeleton(text) if text else ""
-    found = _language(text, shape) | _language_within(text) if text else Language.PLAIN
+    found = _language(text, shape) if text else Language.PLAIN
+    if text and text.lstrip().startswith(("{", "[")):
+        found |= _language_within(text)
     if metadata_json is not None:
         found |= _language_of_metadata(metadata_json, shape[-_TAIL_LEN:])
     return _with_language(Reading(skeleton=shape, directive=False, injection=False), found)
@@ -87,8 +89,10 @@ def read_beside(reading: Reading, text: str) -> Reading:
 
 def _language(text: str, shape: str) -> Language:
     """The kind of a text, whose skeleton is `shape`, as it is written and as it is displayed."""
-    moved = "\n".join(one for one in dict.fromkeys(displays(text)) if one != text)
-    return language_of(shape) | (language_of(skeleton(moved)) if moved else Language.PLAIN)
+    shown = dict.fromkeys(displays(text))
+    shown.pop(text, None)
+    found = language_of(shape)
+    return found | language_of(skeleton("\n".join(shown))) if shown else found
 
 
 def read_candidate(candidate: Candidate) -> Reading:
@@ -105,11 +109,14 @@ def read_candidate(candidate: Candidate) -> Reading:
         *(scope.user_id, scope.agent_id, scope.run_id, scope.app_id),
     ):
         if name is not None and not name.isalnum():
-            found |= _language_of_name(name)
-    return reading if found is Language.PLAIN else _with_language(reading, found)
+            kind = _language_of_name(name)
+            found = kind if found is Language.PLAIN else found | kind
+    return _with_language(reading, found)
 
 
 def _with_language(reading: Reading, found: Language) -> Reading:
+    if found is Language.PLAIN:
+        return reading
     return msgspec.structs.replace(
         reading,
         directive=reading.directive or Language.DIRECTIVE in found,
@@ -138,8 +145,6 @@ def _language_of_metadata(metadata_json: str, tail: str) -> Language:
 
 def _language_within(text: str) -> Language:
     """What the strings in a text read as, if the text is JSON; `PLAIN` for any other text."""
-    if not text.lstrip().startswith(("{", "[")):
-        return Language.PLAIN
     try:
         return _language_of_strings(_METADATA.decode(text), "")
     except (msgspec.DecodeError, UnicodeError):

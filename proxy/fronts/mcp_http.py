@@ -202,7 +202,7 @@ class McpFront:
         """Handle one message that belongs to a session, on the session's relay line."""
         exchange = Exchange(message.request_id, asked.headers)
         if message.kind is not MessageKind.REQUEST:
-            await line.take(message.raw, message, exchange)
+            await line.take(message, exchange)
             exchange.leave()
             return HttpReply(status=202, headers=_named(line)), None
         if isinstance(line, CommandLine):
@@ -210,7 +210,7 @@ class McpFront:
         if line.session_id is None:
             exchange.when_over(lambda: _unnamed(asked, line))
         asked.watch(exchange)
-        await line.take(message.raw, message, exchange)
+        await line.take(message, exchange)
         return _reply(await exchange.head, exchange)
 
     async def _in_lane(
@@ -222,13 +222,13 @@ class McpFront:
             asked.hub.keep_open(asked.principal, exchange)
         line = await asked.hub.borrow(asked.principal)
         if message.kind is not MessageKind.REQUEST:
-            await line.take(message.raw, message, exchange)
+            await line.take(message, exchange)
             exchange.leave()
             asked.hub.give_back(asked.principal, line)
             return HttpReply(status=202), None
         exchange.when_over(lambda: _over(asked, line, exchange))
         asked.watch(exchange)
-        await line.take(message.raw, message, exchange)
+        await line.take(message, exchange)
         return _reply(await exchange.head, exchange)
 
     # ---- requests by GET and DELETE --------------------------------------------------------------
@@ -270,11 +270,10 @@ class McpFront:
         return HttpReply(status=status)
 
 
-class _McpProgress:
+class _McpProgress(msgspec.Struct):
     """The facts known so far about one request, for telemetry."""
 
-    def __init__(self) -> None:
-        self.principal = ""
+    principal: str = ""
 
 
 class _KnownRequest(msgspec.Struct, frozen=True, kw_only=True):

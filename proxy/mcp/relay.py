@@ -171,11 +171,13 @@ class Relay:
             job.cancel()
         await self._tasks.__aexit__(kind, error, trace)
 
-    async def from_client(self, raw: bytes, via: object = None) -> None:
+    async def from_client(self, raw: bytes | Message, via: object = None) -> None:
         """Parse and queue one message that the client sent."""
         await self._take_in(Side.CLIENT, raw, via)
 
-    async def from_server(self, raw: bytes, via: object = None, *, again: bool = False) -> None:
+    async def from_server(
+        self, raw: bytes | Message, via: object = None, *, again: bool = False
+    ) -> None:
         """Parse and queue one message that the server sent.
 
         `again` is true if the client resumed a lost stream. An answer that was forwarded before is
@@ -222,7 +224,9 @@ class Relay:
 
     # ---- handling incoming messages --------------------------------------------------------------
 
-    async def _take_in(self, side: Side, raw: bytes, via: object, *, again: bool = False) -> None:
+    async def _take_in(
+        self, side: Side, raw: bytes | Message, via: object, *, again: bool = False
+    ) -> None:
         try:
             message = parse(raw, bytes_max=self._limits.message_bytes_max)
             message = self._read(side, message, again=again)

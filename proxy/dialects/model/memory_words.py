@@ -7,6 +7,7 @@ like memory tools; the words here serve for that warning alone.
 from __future__ import annotations
 
 import re
+from functools import lru_cache
 from typing import Final
 
 from proxy.dialects.model.tools import DeclaredTool
@@ -34,9 +35,10 @@ _PLAIN: Final = re.compile(r"[A-Za-z0-9_.:/@-]{1,128}")
 
 def words_of(name: str) -> frozenset[str]:
     """The words of a name, joined by camel case or by any character that is no letter."""
-    return frozenset(word.casefold() for word in _WORDS.findall(name))
+    return frozenset(map(str.casefold, _WORDS.findall(name)))
 
 
+@lru_cache(maxsize=1_024)
 def writes_by_name(name: str) -> bool:
     """Whether a tool's name contains a word for writing, such as "save" or "run"."""
     return _PLAIN.fullmatch(name) is not None and not words_of(name).isdisjoint(_WRITES)

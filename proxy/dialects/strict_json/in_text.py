@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from itertools import repeat
 from typing import Final
 
 import msgspec
@@ -53,17 +54,12 @@ class Style(msgspec.Struct, frozen=True, kw_only=True):
     after: str
 
 
-def looks_like_json(text: str) -> bool:
-    """Whether a text may be JSON: its first character opens an object or an array."""
-    return text.lstrip()[:1] in {"{", "["}
-
-
 def read_container(text: str) -> JsonValue:
     """The object or array in a text; None if it is neither, or ambiguous.
 
     A repeated name or NaN, which two readers could understand differently, counts as ambiguous.
     """
-    if not looks_like_json(text):
+    if text.lstrip()[:1] not in {"{", "["}:
         return None
     try:
         value: JsonValue = _STRICT.decode(text)
@@ -122,9 +118,9 @@ def odd_string(value: JsonValue, *, parses: bool) -> str:
             odd = "" if one.isascii() and one.isprintable() else odd_character(one)
             if odd:
                 return f"{where or 'a string'}: {odd}"
-            waiting.extend((where, inner) for inner in (strings_inside(one) if parses else ()))
+            waiting.extend(zip(repeat(where), strings_inside(one) if parses else ()))
         elif isinstance(one, list):
-            waiting.extend((where, each) for each in reversed(one))
+            waiting.extend(zip(repeat(where), reversed(one)))
         elif isinstance(one, dict):
             for name, below in reversed(one.items()):
                 named = f"{where}.{name}".lstrip(".") if name in _FIELDS else where

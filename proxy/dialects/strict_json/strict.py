@@ -11,7 +11,8 @@ import json
 import math
 import re
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
+from operator import methodcaller
+from typing import TYPE_CHECKING, Any, Final, TypeAlias, TypeVar
 
 import msgspec
 import rfc8785
@@ -76,8 +77,9 @@ def decode_object(
     # Also catches JSONDecodeError; its text is dropped, because it would quote the body.
     except ValueError:
         raise MalformedRequest("body: not JSON") from None
-    if not _plainly_fine(text):
-        _inspect(value, check_encodable if any_text or each_judged else check_text)
+    encodable = any_text or each_judged
+    if not _plainly_fine(text, encodable=encodable):
+        _inspect(value, check_encodable if encodable else check_text)
     return value
 
 
@@ -227,7 +229,7 @@ def _canonical(value: JsonValue) -> str:
     match value:
         case dict():
             # RFC 8785 orders keys by their UTF-16 code units.
-            keys = sorted(value, key=lambda key: key.encode("utf-16-be"))
+            keys = sorted(value, key=_UTF_16)
             return "{" + ",".join(f"{_quoted(key)}:{_canonical(value[key])}" for key in keys) + "}"
         case list():
             return "[" + ",".join(map(_canonical, value)) + "]"
@@ -241,6 +243,7 @@ def _canonical(value: JsonValue) -> str:
             return rfc8785.dumps(value).decode()
 
 
+_UTF_16: Final = methodcaller("encode", "utf-16-be")
 _quoted = json.JSONEncoder(ensure_ascii=False).encode
 
 
@@ -255,16 +258,17 @@ _ANY_TEXT = _decoder(_long_int)
 _DOUBLES = json.JSONDecoder(parse_int=float)
 
 
-def _plainly_fine(text: str) -> bool:
+def _plainly_fine(text: str, *, encodable: bool) -> bool:
     """Whether the raw JSON text alone shows that `_inspect` would accept it.
 
     If so, the slow check is not needed. Without escapes, every string consists of characters of the
     raw text, depth is at most the number of brackets, and there are fewer values than characters.
+    With `encodable`, lone surrogates alone are illegal, which only an escape by number spells.
     """
+    plain = "\\u" not in text if encodable else text.isascii() and text.isprintable()
     return (
-        text.isascii()
-        and text.isprintable()
-        and "\\" not in text
+        plain
+        and (encodable or "\\" not in text)
         and text.count("{") + text.count("[") <= DEPTH_MAX
         and len(text) <= NODES_MAX
     )

@@ -23,7 +23,7 @@ from proxy.dialects.mcp.message import (
 )
 from proxy.dialects.strict_json.strict import JsonValue
 from proxy.mcp.http.child import Child, ChildGone
-from proxy.mcp.http.client_request import ArrivedMessage, Exchange, exchange_of, via_of
+from proxy.mcp.http.client_request import Exchange, exchange_of, via_of
 from proxy.mcp.http.line import LineParts, RelayLine
 from proxy.mcp.lines import TooLong
 from proxy.mcp.relay import Side
@@ -53,7 +53,7 @@ class CommandLine(RelayLine):
             if isinstance(line, TooLong):
                 await self.relay.refused(Side.SERVER, line.request_id, "message: too long")
             else:
-                await self.relay.from_server(line, self._stream_of(line))
+                await self._from_server(line)
         await self.relay.flushed(Side.SERVER)
         self.close()
 
@@ -69,12 +69,12 @@ class CommandLine(RelayLine):
         except ChildGone:
             self.close()
 
-    async def take(self, raw: bytes, message: Message, exchange: Exchange) -> None:
+    async def take(self, message: Message, exchange: Exchange) -> None:
         """Handle one message of the client.
 
         If the message opens a stream, server messages that waited for a stream are sent on it.
         """
-        await super().take(raw, message, exchange)
+        await super().take(message, exchange)
         self.spawn(self._send_unsent())
 
     def listen(self, exchange: Exchange) -> None:
@@ -99,16 +99,16 @@ class CommandLine(RelayLine):
     async def _hang_up(self) -> None:
         await self._child.end()
 
-    def _stream_of(self, line: bytes) -> ArrivedMessage | None:
-        """The stream of the call that a progress message names; None for every other message."""
+    async def _from_server(self, line: bytes) -> None:
+        """Relay a message of the process; a progress message on the stream of the call it names."""
         try:
             message = parse(line)
         except NotRelayed:
-            return None
-        if message.method != PROGRESS:
-            return None
-        token = message.params.get("progressToken")
-        return via_of(self._by_token.get(token) if isinstance(token, int | str) else None)
+            await self.relay.from_server(line)  # which refuses it
+            return
+        token = message.params.get("progressToken") if message.method == PROGRESS else None
+        exchange = self._by_token.get(token) if isinstance(token, int | str) else None
+        await self.relay.from_server(message, via_of(exchange))
 
 
 class _SharedRequest:

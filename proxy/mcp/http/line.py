@@ -102,13 +102,13 @@ class RelayLine:
         """The number of open streams that belong to no call and take the server's own messages."""
         return len(self._listening)
 
-    async def take(self, raw: bytes, message: Message, exchange: Exchange) -> None:
+    async def take(self, message: Message, exchange: Exchange) -> None:
         """Pass one message of the client to the relay, and route its answer to `exchange`."""
         self.used_s = self._parts.now_s()
         if message.kind is MessageKind.REQUEST and message.request_id is not None:
             self._keep(message.request_id, exchange, lasts=message.method == LISTEN)
         taken_back = self._asked.get(message.cancels) if message.cancels is not None else None
-        await self.relay.from_client(raw, exchange)
+        await self.relay.from_client(message, exchange)
         if message.kind is not MessageKind.REQUEST:
             await self._passed_on()
         if taken_back is not None:

@@ -7,13 +7,12 @@ that the cache has read.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from itertools import chain
 from typing import Final
 
 from policy.labels.forwarded_call import call_of
-from policy.model import CandidateId, ChangeKind, MemoryStatus
+from policy.model import CandidateId, ChangeKind, MemoryId, MemoryStatus
 from storage.audit import (
-    IncidentLeaf,
-    InterceptedLeaf,
     LastVerdict,
     Leaf,
     OperatorLeaf,
@@ -74,18 +73,24 @@ class UpstreamState(Feature):
             now = 0 if header is None else header.leaf_count
             if leaf_count < 0 or now - leaf_count > FOLLOWED_MAX or now < leaf_count:
                 return self._whole(view, now)
-            moved: list[UpstreamChange] = []
+            # Of each memory once: its state is the present one, however many leaves tell of it.
+            admitted: dict[MemoryId | None, VerdictLeaf] = {}
             forgotten: list[EndedText] = []
             for index in range(leaf_count, now):
                 leaf = read_leaf(view, index)
                 if isinstance(leaf, OperatorLeaf) and leaf.action in _WHOLE:
                     return self._whole(view, now)
-                moved.extend(self._of_leaf(view, leaf))
+                verdict = _admitting(view, leaf)
+                if verdict is not None:
+                    admitted[verdict.memory_id] = verdict
                 found = self._forgotten(view, index, leaf)
                 if found is None:
                     return self._whole(view, now)
                 forgotten.extend(found)
-        return UpstreamChanges(leaf_count=now, moved=tuple(moved), forgotten=tuple(forgotten))
+            moved = tuple(
+                chain.from_iterable(self._admitted(view, one) for one in admitted.values())
+            )
+        return UpstreamChanges(leaf_count=now, moved=moved, forgotten=tuple(forgotten))
 
     def _whole(self, view: View, leaf_count: int) -> UpstreamChanges:
         return UpstreamChanges(
@@ -111,17 +116,6 @@ class UpstreamState(Feature):
             row = guarded_row(view, self._names, int.from_bytes(key[-_ORDINAL_LEN:], "big"))
             if not row.sent.erased:
                 yield _of_row(view, row)
-
-    def _of_leaf(self, view: View, leaf: Leaf) -> Iterator[UpstreamChange]:
-        match leaf:
-            case VerdictLeaf(decision=Decision.ADMIT):
-                yield from self._admitted(view, leaf)
-            case ResultLeaf():
-                verdict = read_leaf(view, leaf.verdict_index)
-                if isinstance(verdict, VerdictLeaf):
-                    yield from self._admitted(view, verdict)
-            case VerdictLeaf() | InterceptedLeaf() | OperatorLeaf() | IncidentLeaf():
-                return
 
     def _forgotten(self, view: View, index: int, leaf: Leaf) -> Iterable[EndedText] | None:
         """The texts that a deletion or purge erased here and that their server may still have.
@@ -164,6 +158,15 @@ class UpstreamState(Feature):
             return
         for one in filed_rows(view, self._names, row.keyed):
             yield _of_row(view, one)
+
+
+def _admitting(view: View, leaf: Leaf) -> VerdictLeaf | None:
+    """The verdict that admitted a change, of its own leaf or of that of its result; else None."""
+    if isinstance(leaf, ResultLeaf):
+        leaf = read_leaf(view, leaf.verdict_index)
+    elif isinstance(leaf, VerdictLeaf) and leaf.decision is not Decision.ADMIT:
+        return None
+    return leaf if isinstance(leaf, VerdictLeaf) else None
 
 
 def _of_row(view: View, row: GuardedRow) -> UpstreamChange:
