@@ -7,7 +7,8 @@ decoded in ``proxy/dialects`` before it is put in one of these structs.
 from __future__ import annotations
 
 import enum
-from typing import Annotated, NewType
+from operator import attrgetter
+from typing import TYPE_CHECKING, Annotated, NewType
 
 import msgspec
 from msgspec import Meta
@@ -37,14 +38,20 @@ Name = Annotated[str, Meta(min_length=1, max_length=NAME_LEN_MAX)]
 Text = Annotated[str, Meta(max_length=TEXT_LEN_MAX)]
 
 
-# Every member of an enum exists once, so five of the enums below use its identity as its hash.
-# `Enum` itself would compute a hash in Python, two dozen times per verdict.
+class Word(enum.Enum):
+    """A closed list of words, whose hashes and values cost no call of Python.
 
-
-class SourceKind(enum.Enum):
-    """Who is accountable for a text, most trusted first (docs/glossary.md#labels)."""
+    Every member exists once, so its identity is its hash. `Enum` itself would compute a hash and a
+    value in Python, three dozen times per verdict.
+    """
 
     __hash__ = object.__hash__
+    if not TYPE_CHECKING:
+        value = property(attrgetter("_value_"))
+
+
+class SourceKind(Word):
+    """Who is accountable for a text, most trusted first (docs/glossary.md#labels)."""
 
     OPERATOR = "operator"
     USER_INPUT = "user_input"
@@ -76,10 +83,8 @@ _TRUST = {
 }
 
 
-class MemoryClass(enum.Enum):
+class MemoryClass(Word):
     """What a memory is able to do to the agent, most powerful first."""
-
-    __hash__ = object.__hash__
 
     L1 = "L1"  # L1, policy: directives that steer the agent.
     L2 = "L2"  # L2: memories of identity, preference or procedure.
@@ -98,10 +103,8 @@ class MemoryClass(enum.Enum):
 _POWER = {MemoryClass.L1: 4, MemoryClass.L2: 3, MemoryClass.L3: 2, MemoryClass.L4: 1}
 
 
-class ChangeKind(enum.Enum):
+class ChangeKind(Word):
     """What a candidate would do to memory: create, update, delete or purge."""
-
-    __hash__ = object.__hash__
 
     CREATE = "create"
     UPDATE = "update"
@@ -117,10 +120,8 @@ class Channel(enum.Enum):
     OPERATOR = "operator"
 
 
-class Reads(enum.Enum):
+class Reads(Word):
     """The floor for reads of a credential: what has a less trusted label does not exist for it."""
-
-    __hash__ = object.__hash__
 
     ALL = "all"
     USER_INPUT = "user_input"
@@ -150,10 +151,8 @@ class Claims(enum.Enum):
     TRUSTED = "trusted"
 
 
-class OperatorScope(enum.Enum):
+class OperatorScope(Word):
     """How far an operator's key reaches; each scope includes the scopes before it."""
-
-    __hash__ = object.__hash__
 
     VIEW = "view"  # what the sidecar did: verdicts, counts, names; no content of any memory
     REVIEW = "review"  # content, and the decision on what waits for a person
@@ -167,7 +166,7 @@ class OperatorScope(enum.Enum):
 _REACH = {OperatorScope.VIEW: 0, OperatorScope.REVIEW: 1, OperatorScope.OPERATE: 2}
 
 
-class Basis(enum.Enum):
+class Basis(Word):
     """Why a source kind was given to a candidate; written into every leaf that relies on it."""
 
     CHANNEL = "channel"  # BOUND: the operator bound the credential to people or to an operator.
@@ -276,7 +275,7 @@ class Provenance(msgspec.Struct, frozen=True, kw_only=True):
     read_origins: tuple[str, ...] = ()
 
 
-class MemoryStatus(enum.Enum):
+class MemoryStatus(Word):
     """Whether reads may show a committed memory."""
 
     LIVE = "live"
@@ -297,10 +296,8 @@ class Hiding(enum.Enum):
     REMOVE = "remove"  # the server's item is deleted, and kept here
 
 
-class ForwardStatus(enum.Enum):
+class ForwardStatus(Word):
     """What is known of an admitted change after it was forwarded to an upstream server."""
-
-    __hash__ = object.__hash__
 
     DONE = "done"  # The server confirmed the change.
     FAILED = "failed"  # The server refused the change, or the change was never sent.

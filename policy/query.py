@@ -145,14 +145,11 @@ def matches(where: Filter, memory: Memory) -> bool:
     return _matches(where, _Columns(memory))
 
 
-class _Columns:
+class _Columns(msgspec.Struct, eq=False):
     """The fields of one memory that a filter compares; the metadata is decoded at most once."""
 
-    __slots__ = ("_memory", "_metadata")
-
-    def __init__(self, memory: Memory) -> None:
-        self._memory = memory
-        self._metadata: dict[str, object] | None = None
+    _memory: Memory
+    _metadata: dict[str, object] | None = None
 
     def value(self, test: Test) -> object:
         if test.field is Field.METADATA:

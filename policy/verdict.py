@@ -6,19 +6,18 @@ is a `Permit`, and only the gate can make one.
 
 from __future__ import annotations
 
-import enum
 from typing import Final, NoReturn
 
 import msgspec
 
-from policy.model import Basis, CandidateId, Digest, MemoryClass, SourceKind
+from policy.model import Basis, CandidateId, Digest, MemoryClass, SourceKind, Word
 
 
 class InvariantBroken(Exception):  # noqa: N818 - names a state of the process, not a mistake
     """A promise that the code relies on does not hold; the process must stop."""
 
 
-class Reason(enum.Enum):
+class Reason(Word):
     """Why a candidate was not admitted. Closed list; values are stable and content-free."""
 
     # Step 0: the gate could not decide.

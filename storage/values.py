@@ -34,6 +34,7 @@ from policy.model import (
     Scope,
     SourceKind,
     Tenant,
+    Word,
 )
 from policy.trust.score import TrustState
 from policy.verdict import Hold, Reason, Reject
@@ -129,7 +130,7 @@ class Sealed(msgspec.Struct, frozen=True, kw_only=True):
     data: bytes
 
 
-class Decision(enum.Enum):
+class Decision(Word):
     """What the gate decided on a candidate."""
 
     ADMIT = "admit"

@@ -50,15 +50,12 @@ def routes_of(dialects: tuple[Dialect, ...]) -> frozenset[str]:
     return frozenset(named | refused | {UNKNOWN_ROUTE, REFUSED_ROUTE})
 
 
-class _MemoryProgress:
+class _MemoryProgress(msgspec.Struct):
     """The facts known so far about one request, for telemetry."""
 
-    __slots__ = ("operation", "principal", "request")
-
-    def __init__(self, request: HttpRequest) -> None:
-        self.request = request
-        self.operation: Operation | None = None
-        self.principal = ""
+    request: HttpRequest
+    operation: Operation | None = None
+    principal: str = ""
 
 
 class MemoryFront:

@@ -351,12 +351,11 @@ class ModelFront:
         )
 
 
-class _Progress:
+class _Progress(msgspec.Struct):
     """The facts known so far about one request, for telemetry."""
 
-    def __init__(self) -> None:
-        self.principal = ""
-        self.route = "model.other"
+    principal: str = ""
+    route: str = "model.other"
 
 
 class _Served(msgspec.Struct, frozen=True, kw_only=True):

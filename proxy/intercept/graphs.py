@@ -9,6 +9,8 @@ import threading
 from collections import OrderedDict
 from typing import Final
 
+import msgspec
+
 from policy.model import Memory, Reads, Tenant
 from proxy.dialects.mcp.store.graph import WHOLE_GRAPH, GraphAnswer, GraphIndex, Orphan
 from proxy.seams.faults import MalformedRequest
@@ -23,12 +25,9 @@ TOO_LARGE: Final = "The knowledge graph is too large to be read at once. Search 
 _EACH_BYTES: Final = 64
 
 
-class _Kept:
-    __slots__ = ("index", "seen")
-
-    def __init__(self) -> None:
-        self.index = GraphIndex()
-        self.seen: object = None
+class _Kept(msgspec.Struct, eq=False):
+    index: GraphIndex = msgspec.field(default_factory=GraphIndex)
+    seen: object = None
 
 
 class Graphs:

@@ -64,7 +64,7 @@ from proxy.intercept.verdict_events import (
     undecided_event,
     verdict_event,
 )
-from proxy.intercept.written import judged, missing, not_judged, undecided, within_one_answer
+from proxy.intercept.written import judged, not_judged, within_one_answer
 from proxy.seams.access import access_of
 from proxy.seams.environment import Embedder, Environment
 from proxy.seams.faults import MalformedRequest, RateLimited
@@ -150,6 +150,7 @@ class Interceptor:
         self._writer = writer
         self._reader = reader
         self._embedder = embedder
+        self._takes_vectors = takes_client_vectors(embedder)
         self._shadow = shadow
         self._budgets = budgets
         self._tokens = tokens
@@ -195,7 +196,10 @@ class Interceptor:
                 for one, why in zip(proposals, odd, strict=True)
             )
         owner, limits = principal.principal_id, self._ruleset().budgets
-        sizes = [*map(_sizes, proposals)]
+        sizes = [
+            sizes_of(one.text, one.metadata_json, ids_count=len(one.derived_from))
+            for one in proposals
+        ]
         kept = 0
         if limits.over_rate is OverBudget.REJECT:
             kept = sum(map(_WEIGHT, sizes))
@@ -230,7 +234,9 @@ class Interceptor:
             raise failures[0]
         return within_one_answer(
             [
-                undecided(proposal) if isinstance(item, StorageError) else item
+                not_judged(proposal, "error", Reason.GATE_UNAVAILABLE)
+                if isinstance(item, StorageError)
+                else item
                 for proposal, item in zip(proposals, items, strict=True)
             ]
         )
@@ -275,7 +281,8 @@ class Interceptor:
     ) -> list[_Prepared]:
         """The proposals, with the evidence that is gathered before the first one is judged."""
         owner = principal.principal_id
-        embedded = iter(await self._embedded(owner, proposals))
+        texts = [one.text for one in proposals if one.text is not None]
+        embedded = iter([] if self._takes_vectors else await self._embedded(owner, texts))
         # The labels of the parents found so far, because a batch names the same ones repeatedly.
         known: dict[MemoryId, SourceKind] = {}
         prepared: list[_Prepared] = []
@@ -325,7 +332,7 @@ class Interceptor:
 
     def _vector(self, proposal: Proposal, embedded: Iterator[bytes]) -> bytes:
         """The vector of a proposal: its client's own, or the next embedding; b"" for none."""
-        if takes_client_vectors(self._embedder):
+        if self._takes_vectors:
             # A tool of another memory server sends no vector. If this store takes only clients'
             # vectors, a memory of such a server is in listings, but no search finds it.
             guarded = proposal.guarded_key is not None
@@ -335,11 +342,7 @@ class Interceptor:
             raise MalformedRequest("vector: this store embeds texts itself; send none")
         return b"" if proposal.text is None else next(embedded)
 
-    async def _embedded(self, owner: PrincipalId, proposals: tuple[Proposal, ...]) -> list[bytes]:
-        """The embeddings of the proposals' texts, in order; none if clients send vectors."""
-        if takes_client_vectors(self._embedder):
-            return []
-        texts = [one.text for one in proposals if one.text is not None]
+    async def _embedded(self, owner: PrincipalId, texts: list[str]) -> list[bytes]:
         found: list[bytes] = []
         for start in range(0, len(texts), _EMBEDDED_LEN):
             some = texts[start : start + _EMBEDDED_LEN]
@@ -359,7 +362,7 @@ class Interceptor:
         proposal, vector = prepared.proposal, prepared.vector
         started_ns = self._out.clock_ns()
         if self._absent(principal, proposal):
-            return missing(proposal)
+            return not_judged(proposal, "missing", Reason.TARGET_MISSING)
         candidate = self._candidate(principal, proposal, vector)
         canonical = canonical_bytes(candidate)
         reading = NOTHING_READ
@@ -558,11 +561,6 @@ def _odd(proposal: Proposal) -> str:
     given = msgspec.structs.asdict(proposal) | msgspec.structs.asdict(proposal.scope)
     given |= {"metadata_json": None, "metadata": [*strings_inside(proposal.metadata_json or "")]}
     return odd_string(given, parses=False)
-
-
-def _sizes(proposal: Proposal) -> Sizes:
-    ids_count = len(proposal.derived_from)
-    return sizes_of(proposal.text, proposal.metadata_json, ids_count=ids_count)
 
 
 def _client_vector(proposal: Proposal, dimension: int) -> bytes:

@@ -71,16 +71,6 @@ def judged(
     )
 
 
-def missing(proposal: Proposal) -> WrittenItem:
-    """The outcome of a change of a memory that does not exist for the caller."""
-    return not_judged(proposal, "missing", Reason.TARGET_MISSING)
-
-
-def undecided(proposal: Proposal) -> WrittenItem:
-    """The outcome of a change that the gate could not decide in time."""
-    return not_judged(proposal, "error", Reason.GATE_UNAVAILABLE)
-
-
 def not_judged(proposal: Proposal, decision: str, reason: Reason, detail: str = "") -> WrittenItem:
     """The outcome of a change that never reached the gate: nothing was done."""
     return WrittenItem(

@@ -35,14 +35,11 @@ _ELEMENTS: Final = msgspec.json.Decoder(list[msgspec.Raw])
 _VALUE: Final = msgspec.json.Decoder()
 
 
-class _Element:
+class _Element(msgspec.Struct, eq=False):
     """One element of a list, and the value that each reader has parsed from it."""
 
-    __slots__ = ("read", "value")
-
-    def __init__(self, value: dict[str, Json]) -> None:
-        self.value = value
-        self.read: dict[object, Any] = {}
+    value: dict[str, Json]
+    read: dict[object, Any] = msgspec.field(default_factory=dict)
 
 
 class _Conversation(list[Json]):

@@ -82,14 +82,14 @@ class RandomPool:
 
     def __init__(self) -> None:
         self._hex = ""
-        self._at = 0
+        self._at = self._end = 0
 
     def __call__(self, count: int) -> str:
         """Return `count` random bytes as 2 * `count` hex digits."""
         start, self._at = self._at, self._at + 2 * count
-        if self._at > len(self._hex):
+        if self._at > self._end:
             self._hex = secrets.token_hex(max(POOL_LEN, count))
-            start, self._at = 0, 2 * count
+            start, self._at, self._end = 0, 2 * count, len(self._hex)
         return self._hex[start : self._at]
 
 

@@ -252,7 +252,8 @@ class ReviewPage:
 
     def of(self, candidate_id: str) -> str | None:
         """The address of a candidate's page, held or not; the page asks for the operator's key."""
-        return None if self.address is None else f"{self.address}/{candidate_id}"
+        address = self.address
+        return None if address is None else f"{address}/{candidate_id}"
 
     @property
     def address(self) -> str | None:

@@ -10,6 +10,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import Final, Protocol
 
+import msgspec
+
 from proxy.seams.faults import Busy
 from proxy.transport.auth import Peer
 
@@ -193,16 +195,12 @@ class Turns:
             del self._of[principal]
 
 
-class RequestTurn:
-    """One request's place in `Turns`, from when the request is complete until it is answered."""
+class RequestTurn(msgspec.Struct, eq=False):
+    """One request's place in `Turns`, from when the request is `whole` until it is answered."""
 
-    __slots__ = ("_counts", "_principal", "_turns")
-
-    def __init__(self, turns: Turns) -> None:
-        """Begin without a place: the request is counted once it is `whole`."""
-        self._turns = turns
-        self._principal: str | None = None
-        self._counts = False
+    _turns: Turns
+    _principal: str | None = None
+    _counts: bool = False
 
     def whole(self) -> None:
         """Count the request, which has arrived completely now.

@@ -19,12 +19,11 @@ from telemetry.events import TraceContext
 REFUSED_ROUTE: Final = "refused"
 
 
-class Departure:
+class Departure(msgspec.Struct, eq=False):
     """An event, such as that a peer has left, that calls registered callbacks. Event loop only."""
 
-    def __init__(self) -> None:
-        self._told: list[Callable[[], None]] = []
-        self._happened = False
+    _told: list[Callable[[], None]] = msgspec.field(default_factory=list)
+    _happened: bool = False
 
     def tell(self, told: Callable[[], None]) -> None:
         """Register `told`, to be called when the event happens, or at once if it has happened.
@@ -49,21 +48,18 @@ class Departure:
             one()
 
 
-class AnswerDeadline:
+class AnswerDeadline(msgspec.Struct, eq=False):
     """Reports when a request's answer is no longer wanted: its peer left, or its credential ended.
 
     It is a context around the whole request, up to the last piece of the answer. Event loop only.
     """
 
-    __slots__ = ("_accesses", "_departure", "gone", "over")
-
-    def __init__(self, departure: Departure) -> None:
-        """`departure` reports the end of the request's connection."""
-        self.gone = Departure()
-        # Whether a credential of the request has ended, so that its answer may not be sent.
-        self.over = False
-        self._departure = departure
-        self._accesses: list[Access] = []
+    # Reports the end of the request's connection.
+    _departure: Departure
+    gone: Departure = msgspec.field(default_factory=Departure)
+    # Whether a credential of the request has ended, so that its answer may not be sent.
+    over: bool = False
+    _accesses: list[Access] = msgspec.field(default_factory=list)
 
     def __enter__(self) -> Self:
         """Begin to watch for the peer's departure."""

@@ -292,19 +292,16 @@ class _Expects(Enum):
     NOTHING = "the body has ended"
 
 
-class Chunks:
+class Chunks(msgspec.Struct, eq=False):
     """The framing of one chunked body, parsed as the bytes arrive.
 
     Trailers are dropped: no front reads them, and aiohttp's parser adds the last trailer to the
     next request's headers, even if it is a credential.
     """
 
-    __slots__ = ("_expects", "_left", "_line")
-
-    def __init__(self) -> None:
-        self._expects = _Expects.SIZE
-        self._left = 0
-        self._line = b""
+    _expects: _Expects = _Expects.SIZE
+    _left: int = 0
+    _line: bytes = b""
 
     @property
     def ended(self) -> bool:

@@ -208,11 +208,15 @@ class Listener:
         A streamed response has been sent when this returns; any other has not.
         """
         started_ns = self._out.clock_ns()
-        trace = self._trace(request)
+        # The peer's request id if it is plain hex, else a new one.
+        request_id = request.headers.get("X-Request-ID", "")
+        if not _REQUEST_ID.fullmatch(request_id):
+            request_id = self._out.random_hex(16)
+        trace = self._traces.accept(request.headers.getall("traceparent", []))
         answering = EncodingContext(
             trace_id=trace.trace_id,
             now_ms=started_ns // 1_000_000,
-            request_id=self._request_id(request),
+            request_id=request_id,
         )
         answered = await self._answer(request, trace, answering, turn, welcome=welcome)
         if self._unread_are_too_many(answered, request.connection.principal):
@@ -324,14 +328,6 @@ class Listener:
             check_behind(request)
             turn.whole()
         return head
-
-    def _trace(self, request: ReceivedRequest) -> TraceContext:
-        return self._traces.accept(request.headers.getall("traceparent", []))
-
-    def _request_id(self, request: ReceivedRequest) -> str:
-        """The peer's request id if it is plain hex, else a new one."""
-        given = request.headers.get("X-Request-ID", "")
-        return given if _REQUEST_ID.fullmatch(given) else self._out.random_hex(16)
 
 
 async def _while_welcome(welcome: AnswerDeadline, work: Awaitable[bytes]) -> bytes:

@@ -234,7 +234,7 @@ def _proposal(
         change=change,
         memory_id=memory_id,
         text=text,
-        metadata_json=_metadata(body.metadata),
+        metadata_json=None if body.metadata is None else _metadata(body.metadata),
         scope=scope,
         target=body.target,
         memory_class=body.memory_class or _DEFAULT_CLASS,
@@ -242,11 +242,11 @@ def _proposal(
         claimed_source=body.source,
         role=body.role,
         actor=body.actor,
-        derived_from=tuple(MemoryId(parent) for parent in body.derived_from),
+        derived_from=tuple(map(MemoryId, body.derived_from)),
         expires_at=None if body.expires_at is None else expiry(body.expires_at, "expires_at"),
         nonce=nonce,
         promotion_token=body.promotion_token,
-        vector=_vector(body.vector),
+        vector=None if body.vector is None else _vector(body.vector),
     )
 
 
@@ -256,18 +256,14 @@ def _delete(body: Delete, nonce: str | None) -> Proposal:
     )
 
 
-def _metadata(given: dict[str, Any] | None) -> str | None:
-    if given is None:
-        return None
+def _metadata(given: dict[str, Any]) -> str:
     text = canonical_json(given)
     if len(text) > METADATA_LEN_MAX:
         raise MalformedRequest("metadata: too large")
     return text
 
 
-def _vector(given: list[float] | None) -> bytes | None:
-    if given is None:
-        return None
+def _vector(given: list[float]) -> bytes:
     try:
         packed = struct.pack(f"<{len(given)}f", *given)
     except OverflowError:  # the number is beyond the range of float32
@@ -288,7 +284,7 @@ def _search(request: HttpRequest, _argument: str) -> Operation:
         raise MalformedRequest("search: give a query or a vector, and only one")
     return Search(
         query=body.query,
-        vector=_vector(body.vector),
+        vector=None if body.vector is None else _vector(body.vector),
         where=_where(body.filters),
         limit=body.limit,
         threshold=body.threshold,

@@ -150,7 +150,7 @@ def _written(operation: Operation, result: WriteResult, answering: EncodingConte
     )
     # A repeated answer is marked in a header alone, so that its body equals the first answer's
     # body.
-    replayed = bool(result.items) and all(item.replayed for item in result.items)
+    replayed = {item.replayed for item in result.items} == {True}
     headers: tuple[tuple[str, str], ...] = (("Mnemogate-Replayed", "1"),) if replayed else ()
     if batched:
         results = tuple(_item(item, None) for item in result.items)
