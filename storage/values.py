@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import enum
 import hashlib
 from collections.abc import Callable, Mapping
 from types import MappingProxyType
@@ -413,7 +412,7 @@ class HidingActor(msgspec.Struct, frozen=True, kw_only=True):
     incident_id: str | None
 
 
-class ForwardState(enum.Enum):
+class ForwardState(Word):
     """The state of a memory on an upstream server."""
 
     FORWARDING = "forwarding"

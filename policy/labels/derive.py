@@ -76,9 +76,9 @@ def read_text(text: str | None, metadata_json: str | None) -> Reading:
     shape = skeleton(text) if text else ""
     found = _language(text, shape) if text else Language.PLAIN
     if text and text.lstrip().startswith(("{", "[")):
-        found |= _language_within(text)
+        found |= _language_of_json(text, "", Language.PLAIN)
     if metadata_json is not None:
-        found |= _language_of_metadata(metadata_json, shape[-_TAIL_LEN:])
+        found |= _language_of_json(metadata_json, shape[-_TAIL_LEN:], Language.INJECTION)
     return _with_language(Reading(skeleton=shape, directive=False, injection=False), found)
 
 
@@ -136,19 +136,12 @@ def _language_of_known_name(name: str) -> Language:
     return _language(name, skeleton(name))
 
 
-def _language_of_metadata(metadata_json: str, tail: str) -> Language:
+def _language_of_json(text: str, tail: str, broken: Language) -> Language:
+    """What the strings in a JSON text read as, after the end of another; `broken` for no JSON."""
     try:
-        return _language_of_strings(_METADATA.decode(metadata_json), tail)
-    except (msgspec.DecodeError, UnicodeError, RecursionError):
-        return Language.INJECTION
-
-
-def _language_within(text: str) -> Language:
-    """What the strings in a text read as, if the text is JSON; `PLAIN` for any other text."""
-    try:
-        return _language_of_strings(_METADATA.decode(text), "")
+        return _language_of_strings(_METADATA.decode(text), tail)
     except (msgspec.DecodeError, UnicodeError):
-        return Language.PLAIN
+        return broken
     except RecursionError:
         return Language.INJECTION
 

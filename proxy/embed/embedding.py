@@ -206,13 +206,12 @@ class StaticEmbedder:
         Only the first `TEXT_CHARS_MAX` characters count; white space only separates words.
         """
         split = [text[:TEXT_CHARS_MAX].split() for text in texts]
-        known = self._words
+        known: dict[str, Any] = self._words
         strange = set(chain.from_iterable(split)).difference(known)
         fresh = self._spelled(strange, known) if strange else known
-        ids_of: Any = known.get  # with the ids of `fresh` for a word that was not cached
         # Each text is embedded alone, so that its vector does not depend on the rest of the batch.
         return [
-            self._vector([*chain.from_iterable(map(ids_of, words, map(fresh.get, words)))])
+            self._vector([*chain.from_iterable(map(known.get, words, map(fresh.get, words)))])
             for words in split
         ]
 

@@ -182,10 +182,7 @@ class GuardFront:
             await self._guard.settle(principal, call.server, failed)
         else:
             self._note(incoming, admitted)
-        return tuple(self._linked(one) for one in judged) if self._is_own(incoming) else judged
-
-    def _is_own(self, incoming: RequestHead) -> bool:
-        return incoming.peer.uid == self._own_uid
+        return tuple(map(self._linked, judged)) if incoming.peer.uid == self._own_uid else judged
 
     def _linked(self, judged: ItemVerdict) -> ItemVerdict:
         if judged.confirm_url is None or judged.candidate_id is None:

@@ -176,11 +176,9 @@ class WriteCounts:
         )
 
     def _account(self, principal_id: PrincipalId) -> _Account:
-        account = self._accounts.get(principal_id)
-        if account is None:
-            account = self._accounts[principal_id] = _Account()
-        else:
-            self._accounts.move_to_end(principal_id)
+        known = self._accounts.get(principal_id)
+        account = known or self._accounts.setdefault(principal_id, _Account())
+        self._accounts.move_to_end(principal_id)
         return account
 
     def _topic(self, account: _Account, vector: bytes, window: int) -> int:

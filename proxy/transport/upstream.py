@@ -12,6 +12,7 @@ import socket
 import ssl
 from collections.abc import AsyncGenerator, AsyncIterator, Callable
 from contextlib import asynccontextmanager
+from functools import partial
 from types import TracebackType
 from typing import Final, Self
 from urllib.parse import urlsplit
@@ -160,11 +161,10 @@ class Upstream:
             serving.upstreams.append(self._state)
         self._injected = {name.lower(): value for name, value in headers}
         self._limits = limits or UpstreamLimits()
-        self._connector = connector or self._any_address
+        self._connector = connector or partial(
+            aiohttp.TCPConnector, limit=self._limits.connections_max, ssl=self._way.tls
+        )
         self._session: aiohttp.ClientSession | None = None
-
-    def _any_address(self) -> aiohttp.BaseConnector:
-        return aiohttp.TCPConnector(limit=self._limits.connections_max, ssl=self._way.tls)
 
     async def __aenter__(self) -> Self:
         """Open the pool of connections; nothing is sent."""
