@@ -6,6 +6,8 @@ import asyncio
 import contextlib
 import logging
 import time
+from collections.abc import Callable
+from contextvars import Context
 from typing import Any
 
 import msgspec
@@ -196,10 +198,12 @@ async def test_each_head_has_the_whole_time_though_one_timer_serves_all(
     timers: list[float] = []
     set_at = loop.call_at
 
-    def noted(when: float, callback: Any, *args: Any, **options: Any) -> asyncio.TimerHandle:
-        if callback.__name__ == "_late":
+    def noted(
+        when: float, callback: Callable[..., object], context: Context | None = None
+    ) -> asyncio.TimerHandle:
+        if getattr(callback, "__name__", "") == "_late":
             timers.append(when)
-        return set_at(when, callback, *args, **options)
+        return set_at(when, callback, context=context)
 
     monkeypatch.setattr(loop, "time", lambda: now[0])
     monkeypatch.setattr(loop, "call_at", noted)
