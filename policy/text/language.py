@@ -127,7 +127,6 @@ def _unleeted(shape: str, letters: dict[int, str]) -> Iterator[str]:
 
 def _spoken(shape: str) -> Language:
     words = shape.translate(_TO_SPACES).split()
-    found = _joined(words)
     readings = [shape]
     # A quotation or emphasis mark may be inside a sentence or begin one, so the text is read both
     # ways.
@@ -136,13 +135,14 @@ def _spoken(shape: str) -> Language:
     # "from-now-on" is three words, "never-ending" is one: so words with marks between them are read
     # both ways.
     if (together := set_together(shape)) != shape:
-        found |= _joined(together.translate(_TO_SPACES).split())
+        words += together.translate(_TO_SPACES).split()
         readings.append(together)
     # A line end may also be inside a sentence, together with the mark that begins the next line of
     # a quotation, list or table.
     if "\n" in shape:
         lines = _LINE_START.sub("\n", shape)
         readings += (_LINE_START.sub(" ", shape).lstrip(), lines, *_two_by_two(lines))
+    found = _joined(words)
     # Most sentences are the same in several readings, and are searched once.
     known, searched = _Parts(), defaultdict[int, set[tuple[str, int]]](set)
     for reading in dict.fromkeys(readings):
@@ -222,7 +222,7 @@ def _asked(reading: str, known: _Parts) -> Iterator[tuple[int, list[tuple[int, i
 
 
 def _parts_of(text: str) -> list[tuple[int, int]]:
-    return [found.span() for found in _PART.finditer(text)]
+    return [*map(re.Match.span, _PART.finditer(text))]
 
 
 def _with_neighbours(count: int, chosen: list[int]) -> Iterator[tuple[int, int]]:
