@@ -311,8 +311,8 @@ class Metrics:
                     store.held_untold_s,
                 ),
                 ("leaves", "Leaves in the audit log.", store.leaf_count),
-                ("bytes_used", "Bytes in use of the store.", store.bytes_used),
-                ("bytes_quota", "Bytes the store may use.", store.bytes_quota),
+                ("used_bytes", "Bytes in use of the store.", store.bytes_used),
+                ("quota_bytes", "Bytes the store may use.", store.bytes_quota),
                 ("writable", "1 if the store takes writes.", int(store.writable)),
                 ("observing", "1 in observe mode: nothing is refused.", int(store.observing)),
             ):

@@ -27,7 +27,7 @@ _VERSION: Final = re.compile(r"(aiohttp|Python)/\d[\w.+]*")
 # Pages of a database file.
 _ROOM: Final = re.compile(r'("bytes_(?:used|saved|free)":\s?)\d+')
 # How full a disk is, how fast a thread wrote its log, and how long anything took.
-_CHANCE: Final = re.compile(r"mnemogate_(store_bytes_used|telemetry_)|\w+_(bucket|sum|created)\b")
+_CHANCE: Final = re.compile(r"mnemogate_(store_used_bytes|telemetry_)|\w+_(bucket|sum|created)\b")
 
 # That a stream is alive, every so many seconds.
 _PING: Final = ": ping\n\n"
