@@ -142,6 +142,11 @@ class EmbeddedStore(Store):
         return self._engine.generation.header.time_ms
 
     @property
+    def broken(self) -> bool:
+        """Whether nothing can be written any more (`Store.broken`)."""
+        return self._engine.broken is not None
+
+    @property
     def expired(self) -> Callable[[HeldCandidate, Outcome], None]:
         """The function that is called for each hold that expired without a decision."""
         return self._engine.expired

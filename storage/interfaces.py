@@ -441,6 +441,11 @@ class Store(Features, ABC):
     def time_ms(self) -> int:
         """The latest time of any write (Unix ms); the store's clock never goes back before it."""
 
+    @property
+    @abstractmethod
+    def broken(self) -> bool:
+        """Whether nothing can be written any more until the store is opened again."""
+
     @abstractmethod
     def open_session_log(self, scar: bytes) -> tuple[SessionLog, tuple[bytes, ...]]:
         """The session ledger's log and the records in it. Blocks; call it once for an open store.

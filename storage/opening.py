@@ -8,11 +8,15 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from policy.gate import Gate
 from policy.ruleset import Ruleset
 from storage.features.recalls import RecallOptions
 from storage.interfaces import Backup, OfflineStore, Store
+
+if TYPE_CHECKING:
+    from storage.shard import ShardMember
 
 
 def open_store(
@@ -29,12 +33,14 @@ def open_store(
     tenant_share: float,
     adopts_mode: bool,
     recalls: RecallOptions,
+    shard: ShardMember | None = None,
 ) -> Store:
     """Open or create the store of a state directory, repair it, and start its writer. Blocks.
 
     `clock` returns Unix milliseconds. `checkpoint` is the file, outside `state`, to which the last
     signed tree head is copied. `tenant_share` is the share of the quota that one tenant may use.
     `adopts_mode` is False for a command on a stopped state, which does not change the mode.
+    `shard` is the shard whose store it is, which this process holds.
 
     Raises:
         StoreLocked: Another gate has the store open.
@@ -59,6 +65,7 @@ def open_store(
             adopts_mode=adopts_mode,
             recalls=recalls,
         ),
+        shipping=None if shard is None else shard.shipping(state),
     )
 
 

@@ -17,6 +17,7 @@ from proxy.settings.judge_tables import JudgeTable
 from proxy.settings.mcp import McpServer
 from proxy.settings.model import ModelUpstream
 from proxy.settings.review_webhook import Receiver
+from proxy.settings.shard import ShardTable
 from proxy.settings.table import SETTINGS, keys_of, meaning_of
 from proxy.settings.values import Address
 
@@ -31,6 +32,7 @@ ROWS: Final[dict[str, dict[str, FieldInfo]]] = {
             ("## Memory servers behind", BackendServer),
             ("## Judges", JudgeTable),
             ("## The webhook of the review", Receiver),
+            ("## Shards", ShardTable),
         )
     },
     "## What is kept of reads": {

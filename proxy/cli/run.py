@@ -35,8 +35,10 @@ from telemetry.logs import configure
 
 if TYPE_CHECKING:
     from proxy.compose.app import Sidecar
+    from storage.shard import ShardMember
 
 _LOG: Final = logging.getLogger("mnemogate.run")
+_STOPPING: Final = (signal.SIGTERM, signal.SIGINT)
 # Names of settings whose flags every command has, so `run` does not add these flags again.
 _ELSEWHERE: Final = frozenset({"state", "checkpoint", "admin"})
 _FLAGS: Final = tuple(
@@ -100,17 +102,47 @@ async def _run(context: Context) -> Exit:
     configure(sys.stderr, settings.telemetry.log_level, wording=wording)
     # The import is local, because it loads LMDB, FAISS and the embedder, which most commands do not
     # need.
-    from proxy.compose.app import compose  # noqa: PLC0415
+    from proxy.compose.membership import held, joined  # noqa: PLC0415
 
     asked_to_stop = asyncio.Event()
+    async with AsyncExitStack() as stack:
+        with opening(settings.state):
+            member = await stack.enter_async_context(joined(settings))
+        if member is None:
+            return await _serve(context, settings, shielding, asked_to_stop, None)
+        while not asked_to_stop.is_set():
+            _stop_by_signal(asked_to_stop)
+            with opening(settings.state):
+                taken = await held(settings, member, asked_to_stop)
+            if taken:
+                await _serve(context, settings, shielding, asked_to_stop, member)
+                await asyncio.to_thread(member.release)
+    return Exit.OK
+
+
+def _stop_by_signal(asked_to_stop: asyncio.Event) -> None:
+    for number in _STOPPING:
+        asyncio.get_running_loop().add_signal_handler(number, asked_to_stop.set)
+
+
+async def _serve(
+    context: Context,
+    settings: Settings,
+    shielding: Shielding,
+    asked_to_stop: asyncio.Event,
+    member: ShardMember | None,
+) -> Exit:
+    """Serve the store until a signal, or until the shard's store is to be given up."""
+    from proxy.compose.app import SHIPPED, compose  # noqa: PLC0415 - as in `_run`
+    from proxy.compose.membership import given_up  # noqa: PLC0415 - as in `_run`
+
     loop = asyncio.get_running_loop()
     async with AsyncExitStack() as stack:
         new_store = not (settings.state / MARKER).exists()
         with opening(settings.state):
-            sidecar = await stack.enter_async_context(compose(settings))
+            sidecar = await stack.enter_async_context(compose(settings, SHIPPED, member))
         _settle()
-        for number in (signal.SIGTERM, signal.SIGINT):
-            loop.add_signal_handler(number, asked_to_stop.set)
+        _stop_by_signal(asked_to_stop)
         reloads = await stack.enter_async_context(asyncio.TaskGroup())
         loop.add_signal_handler(
             signal.SIGHUP, lambda: reloads.create_task(sidecar.rules.reload_by_signal())
@@ -125,8 +157,9 @@ async def _run(context: Context) -> Exit:
             for handler in logging.getLogger().handlers:
                 handler.flush()
             _announce(context.terminal, settings, sidecar, shielding, new_store=new_store)
-        await first(asked_to_stop.wait(), sidecar.halted.wait())
-        for number in (signal.SIGTERM, signal.SIGINT):
+        over = given_up(member, sidecar.store)
+        await first(asked_to_stop.wait(), sidecar.halted.wait(), over)
+        for number in _STOPPING:
             # Without its handler a second signal ends the process at once; no admitted change is
             # lost.
             loop.remove_signal_handler(number)

@@ -44,7 +44,7 @@ from proxy.model.memory_seam import Coupling
 from proxy.model.model_replays import ModelReplays
 from proxy.seams.environment import Embedder, Environment, RandomPool, Serving
 from proxy.seams.operation import Dialect
-from proxy.settings.table import Settings
+from proxy.settings.table import Settings, SettingsError
 from proxy.settings.values import Address
 from proxy.settings.wider import wider_rules, wider_settings
 from proxy.transport.auth import NewKey, first_keys
@@ -53,6 +53,7 @@ from storage.features.registered import PutKey
 from storage.ground.clock import SteadyClock
 from storage.interfaces import Store
 from storage.opening import open_store
+from storage.shard import ShardMember
 from storage.values import StoreStatus
 from telemetry.logs import Telemetry
 
@@ -122,12 +123,15 @@ __all__ = ["ADMIN_SOCKET", "SHIPPED", "Composition", "Sidecar", "compose"]
 
 @asynccontextmanager
 async def compose(
-    settings: Settings, composition: Composition = SHIPPED
+    settings: Settings, composition: Composition = SHIPPED, shard: ShardMember | None = None
 ) -> AsyncGenerator[Sidecar]:
     """Open the store, start every listener, and yield; then close all in the opposite order.
 
+    `shard` is the configured shard, whose store this process holds.
+
     Raises:
-        RulesetError, SettingsError: The ruleset, or the installed aiohttp, cannot be used.
+        RulesetError, SettingsError: The ruleset, or the installed aiohttp, cannot be used; or the
+            store is a shard's, and this process does not hold it.
         EmbedderUnavailable: The embedder's weights are not installed.
         StorageError: The state directory cannot be opened.
         OSError: An address cannot be bound.
@@ -137,7 +141,9 @@ async def compose(
     embedder = resolve_embedder(settings.embedder)
     async with AsyncExitStack() as stack:
         clock = SteadyClock(composition.clock_ns, composition.monotonic_ns)
-        store = await asyncio.to_thread(_store, settings, composition, clock, ruleset, embedder)
+        store = await asyncio.to_thread(
+            _store, settings, composition, clock, ruleset, embedder, shard=shard
+        )
         _tell(settings, composition, ruleset)
         clock.not_before(store.time_ms)
         stack.push_async_callback(asyncio.to_thread, store.close)
@@ -163,7 +169,7 @@ async def compose(
             admin=services.admin_front(health, halted.set),
             guard=services.guard_front(halted.set),
         )
-        listening = Sockets(settings, surroundings, halted)
+        listening = Sockets(settings, surroundings, halted, shard)
         data, admin = await listening.open(stack, fronts, listen=composition.listen)
         services.page_served_at(admin, tls=composition.listen and settings.tls_cert is not None)
         health_address = await listening.open_health(stack, health) if composition.listen else None
@@ -174,8 +180,10 @@ async def compose(
         if composition.listen:
             await stack.enter_async_context(mcp.running())
         await stack.enter_async_context(services.watching(listens=composition.listen))
-        jobs = (*services.periodic(told), *mcp.periodic()) if composition.listen else ()
-        await stack.enter_async_context(repeating(jobs, wait=composition.wait, halt=halted.set))
+        jobs = (*services.periodic(told), *mcp.periodic(), *listening.periodic())
+        await stack.enter_async_context(
+            repeating(jobs if composition.listen else (), wait=composition.wait, halt=halted.set)
+        )
         keys = await _first_keys(foundation, services) if composition.listen else ()
         await listening.serve()
         yield Sidecar(
@@ -304,11 +312,15 @@ def _store(
     clock: SteadyClock,
     ruleset: Ruleset,
     embedder: Embedder,
+    *,
+    shard: ShardMember | None,
 ) -> Store:
     """Open the store with a clock that never goes backwards; return it.
 
     Opening blocks, so it runs in a thread.
     """
+    if settings.shard is not None and shard is None:
+        raise SettingsError("shard: only `mnemogate run` opens the store of a shard")
     # A dump would write undecided candidates, and the keys that decrypt them, to disk.
     shield()
     # aiohttp is checked before anything is on disk, because a failure later could leave a store
@@ -327,6 +339,7 @@ def _store(
         tenant_share=settings.tenant_share,
         adopts_mode=composition.listen,
         recalls=settings.after.recalls,
+        shard=shard,
     )
 
 

@@ -4,22 +4,27 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import Generator
+from collections.abc import Generator, Mapping
 from contextlib import AsyncExitStack, contextmanager
+from functools import partial
 from typing import Final
 
 import msgspec
 
 from proxy.compose.observe_mode import HEADER
+from proxy.compose.periodic import Periodic, every
 from proxy.fronts.health import Health, HealthFront, HealthHosts
 from proxy.guard.wire import SOCKET
 from proxy.seams.environment import Environment
 from proxy.seams.faults import CannotListen
 from proxy.settings.table import Limits, Settings
 from proxy.settings.values import Address
+from proxy.standby.peer_port import Adopt, PeerPort
+from proxy.standby.standby import HeldFront
 from proxy.transport.exchange import Front
 from proxy.transport.head import HostRules
 from proxy.transport.listener import Listener, tls_context
+from storage.shard import ShardMember
 
 ADMIN_SOCKET: Final = "admin.sock"
 GUARD_BODY_BYTES_MAX: Final = 64 * 1024 * 1024
@@ -42,8 +47,15 @@ class Sockets:
     """
 
     def __init__(
-        self, settings: Settings, surroundings: Environment, halted: asyncio.Event
+        self,
+        settings: Settings,
+        surroundings: Environment,
+        halted: asyncio.Event,
+        member: ShardMember | None = None,
     ) -> None:
+        """`member` is this process as the holder of its shard's store; None without a shard."""
+        self._member = member
+        self._peers: PeerPort | None = None
         self._settings = settings
         self._surroundings = surroundings
         self._halted = halted
@@ -77,8 +89,29 @@ class Sockets:
             uids = frozenset(settings.unix_uids or ())
             with _moved_by("unix_socket"):
                 await data.open_unix(settings.unix_socket, uids, private=False, serving=False)
+        if self._member is not None:
+            adopting = {"data": data.adopt, "admin": admin.adopt}
+            self._open_peers(
+                stack, self._member, {name: partial(one, tls=tls) for name, one in adopting.items()}
+            )
         with _moved_by("listen", settings.listen):
             return await data.open_tcp(settings.listen, tls, serving=False), admin_address
+
+    def _open_peers(
+        self, stack: AsyncExitStack, member: ShardMember, listeners: Mapping[str, Adopt]
+    ) -> None:
+        if self._settings.shard is None:
+            return
+        address = self._settings.shard.address
+        with _moved_by("peers", address):
+            self._peers = PeerPort(address, member.peers_key, listeners)
+        stack.callback(self._peers.close)
+
+    def periodic(self) -> tuple[Periodic, ...]:
+        """The job that serves clients whom other members of the shard announce."""
+        if self._peers is None:
+            return ()
+        return (every(1.0, self._peers.serve, "the port of the shard's members", at_once=True),)
 
     async def _open_guard(self, stack: AsyncExitStack, front: Front, own: frozenset[int]) -> None:
         settings = self._settings
@@ -113,7 +146,7 @@ class Sockets:
     ) -> Listener:
         settings = self._settings
         listener = Listener(
-            front,
+            front if self._member is None else HeldFront(front, self._member.holds),
             limits=limits or settings,
             rules=msgspec.structs.replace(
                 rules.of(settings.allowed_hosts, settings.allowed_origins, address.host),

@@ -25,6 +25,7 @@ from proxy.settings.mcp import McpServer
 from proxy.settings.model import ModelUpstream
 from proxy.settings.review_webhook import Receiver, ReviewTable
 from proxy.settings.servers import Text, check_url
+from proxy.settings.shard import ShardTable
 from proxy.settings.values import Address, BadValue, Secret
 from storage.ground.trusted_files import UnfitFile, read_file, reason
 from telemetry.settings import TelemetrySettings
@@ -322,6 +323,7 @@ class Settings(Limits, frozen=True, kw_only=True, forbid_unknown_fields=True):
     judge: tuple[JudgeTable, ...] = ()
     review: ReviewTable | None = None
     after: AfterTable = AfterTable()
+    shard: ShardTable | None = None
     telemetry: TelemetrySettings = TelemetrySettings()
     sentry_dsn: Secret | None = None
     # The environment variables whose values an [[mcp]] table takes.
@@ -419,4 +421,4 @@ and the settings file may be committed to a repository."""
 SETTINGS: Final = tuple(
     sorted(keys_of(Settings), key=lambda field: field.name in Limits.__struct_fields__)
 )
-TABLES: Final = ("principals", "mcp", "model", "backend", "judge", "review", "after")
+TABLES: Final = ("principals", "mcp", "model", "backend", "judge", "review", "after", "shard")

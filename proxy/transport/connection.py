@@ -128,8 +128,16 @@ class Connection(asyncio.BufferedProtocol):
     `departure` happens when the connection ends, and `end` closes it.
     """
 
-    def __init__(self, terms: ConnectionTerms, welcome: Callable[[Peer], bool]) -> None:
-        """`welcome` returns whether the peer is served at all."""
+    def __init__(
+        self,
+        terms: ConnectionTerms,
+        welcome: Callable[[Peer], bool],
+        address: str | None = None,
+    ) -> None:
+        """`welcome` returns whether the peer is served at all.
+
+        `address` is the peer's, where a proxy that is trusted has announced it.
+        """
         self.peer = Peer(address="")
         self.principal: str | None = None
         self.departure = Departure()
@@ -139,6 +147,7 @@ class Connection(asyncio.BufferedProtocol):
         self._terms = terms
         self._limits = terms.limits
         self._welcome = welcome
+        self._address = address
         self._loop = asyncio.get_running_loop()
         self._transport: asyncio.Transport | None = None
         self._server: web.Server | None = None
@@ -178,6 +187,8 @@ class Connection(asyncio.BufferedProtocol):
             return
         self._transport = transport
         self.peer = peer_of(transport)
+        if self._address is not None:
+            self.peer = msgspec.structs.replace(self.peer, address=self._address)
         if not self._welcome(self.peer):
             self.end()
         elif not self._terms.crowd.enter(self):

@@ -153,6 +153,21 @@ class Listener:
         self._unix_paths.append(path)
         await self._opened(opened, serving=serving)
 
+    async def adopt(
+        self, accepted: socket.socket, address: str, tls: ssl.SSLContext | None
+    ) -> None:
+        """Serve a connection that was accepted elsewhere, of a peer with this address.
+
+        Raises:
+            OSError: The TLS handshake failed; the socket is closed.
+        """
+        await asyncio.get_running_loop().connect_accepted_socket(
+            lambda: Connection(self._terms, lambda _peer: True, address),
+            accepted,
+            ssl=tls,
+            ssl_handshake_timeout=HANDSHAKE_S if tls else None,
+        )
+
     async def _opened(self, opened: asyncio.Server, *, serving: bool) -> None:
         _queue(opened)
         self._sockets.append(opened)

@@ -24,6 +24,7 @@ DIRECTORY_MODE: Final = 0o700
 FILE_MODE: Final = 0o600
 LOG_KEY: Final = "log.key"
 STORE_KEY: Final = "store.key"
+SECRETS: Final = (STORE_KEY, LOG_KEY, "token.key")
 _MARK: Final = b"mnemogate state directory, format 2\n"
 _CURSOR_BYTES_MAX: Final = 4_096
 
@@ -80,6 +81,39 @@ def holds_a_store(root: Path) -> bool:
     except OSError:
         return True
     return True
+
+
+def shared_secret(directory: Path, name: str) -> bytes:
+    """A secret in the directory of a shard, which each member has from its operator.
+
+    Raises:
+        StoreUnavailable: It is not 32 bytes long, or others can read it.
+        OSError: It cannot be read.
+    """
+    try:
+        value = read_file(directory / name, SECRET_LEN + 1, Trust.SECRET)
+    except UnfitFile as error:
+        raise StoreUnavailable(f"the shard's {name} must be {error}") from error
+    if len(value) != SECRET_LEN:
+        raise StoreUnavailable(f"the shard's {name} is not {SECRET_LEN} bytes long")
+    return value
+
+
+def adopt_secrets(root: Path, shared: Path) -> None:
+    """Give a state directory the secrets of a shard, unless it has them.
+
+    Raises:
+        StoreUnavailable: It has those of another store, or one of the shard's is unfit.
+        OSError: A file cannot be read or written.
+    """
+    for part in (root, root / "secrets"):
+        part.mkdir(mode=DIRECTORY_MODE, parents=True, exist_ok=True)
+    for name in SECRETS:
+        secret, own = shared_secret(shared, name), root / "secrets" / name
+        if not own.exists():
+            write_durably(own, secret)
+        elif read_file(own, SECRET_LEN + 1, Trust.SECRET) != secret:
+            raise StoreUnavailable(f"{own} is of another store than the shard's")
 
 
 class StateDirectory:

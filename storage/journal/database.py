@@ -77,7 +77,7 @@ class Session(Protocol):
 
 
 class Database:
-    """Connections to one database, one for each `line`. Any thread; a line does one thing a time.
+    """Connections to one database, one for each `line`. Each line is used by one thread a time.
 
     Errors name the reason, and never the URL, which may contain a password.
     """
@@ -90,7 +90,7 @@ class Database:
         """
         refuse_unverified(url)
         self._url = url
-        self._lines: dict[str, _OneSession] = {}
+        self._sessions: dict[str, Session] = {}
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(
             target=self._loop.run_forever, name="mnemogate-journal", daemon=True
@@ -119,18 +119,16 @@ class Database:
         return self.run(line, fetch, limit_s)
 
     async def _run(self, name: str, work: Callable[[Session], Awaitable[T]], limit_s: float) -> T:
-        line = self._lines.setdefault(name, _OneSession())
-        async with line.lock:
-            connection = line.connection
-            if connection is None or connection.is_closed():
-                connection = line.connection = await self._connected()
-            try:
-                async with asyncio.timeout(limit_s):
-                    return await work(connection)
-            except _FAILURES as error:
-                # Whatever is still under way on this connection must not be waited for.
-                connection.terminate()
-                raise TransactionFailed(f"the database: {_why(error)}") from None
+        session = self._sessions.get(name)
+        if session is None or session.is_closed():
+            session = self._sessions[name] = await self._connected()
+        try:
+            async with asyncio.timeout(limit_s):
+                return await work(session)
+        except _FAILURES as error:
+            # Whatever is still under way in this session must not be waited for.
+            session.terminate()
+            raise TransactionFailed(f"the database: {_why(error)}") from None
 
     async def _connected(self) -> Session:
         try:
@@ -151,19 +149,10 @@ class Database:
         self._loop.close()
 
     def _end(self) -> None:
-        for line in self._lines.values():
-            if line.connection is not None:
-                line.connection.terminate()
+        for session in self._sessions.values():
+            session.terminate()
         # The transports close in the turn of the loop that `stop` still lets run.
         self._loop.call_soon(self._loop.stop)
-
-
-class _OneSession:
-    """A connection, and the lock of whoever uses it."""
-
-    def __init__(self) -> None:
-        self.lock = asyncio.Lock()
-        self.connection: Session | None = None
 
 
 def refuse_unverified(url: str) -> None:

@@ -7,7 +7,6 @@ lease in one statement. An append that was sent before, and arrives later, chang
 
 from __future__ import annotations
 
-import re
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
@@ -33,8 +32,6 @@ from storage.journal.database import (
 from storage.journal.lease import LeaseDeadline, boot_s
 from storage.journal.protocol import Journal, JournalRow, LeaseRecord, Stream
 
-LEASE_S: Final = 10.0
-STORE_NAME: Final = re.compile(r"[a-z0-9][a-z0-9._-]{0,63}")
 _LEASE: Final = "lease"  # the line of statements about the lease, which no append may delay
 _ASK_AGAIN_S: Final = 0.25
 _ROWS_AT_ONCE: Final = 64
@@ -128,7 +125,7 @@ class Membership(msgspec.Struct, frozen=True, kw_only=True):
     holder: str  # a random name of this process
     address: str
     format: int  # the format of the stores that this version writes
-    lease_s: float = LEASE_S
+    lease_s: float
 
 
 class PostgresJournal(Journal):
@@ -148,11 +145,9 @@ class PostgresJournal(Journal):
 
         Raises:
             UnfitDatabase: The server would lose what it confirms, or this role may not append.
-            StoreUnavailable: The database does not answer.
+            StoreUnavailable, TransactionFailed: The database does not answer.
         """
         store = self._member.store
-        if STORE_NAME.fullmatch(store) is None:
-            raise UnfitDatabase("the name of a shard has lower-case letters, digits, `.`, `_`, `-`")
 
         async def prepared(connection: Session) -> tuple[str, ...]:
             remarks = await check_server(connection)
@@ -166,10 +161,7 @@ class PostgresJournal(Journal):
             await connection.fetch(_ENROL, store, list(Stream))
             return remarks
 
-        try:
-            return self._database.run(_LEASE, prepared)
-        except TransactionFailed as error:
-            raise StoreUnavailable(str(error)) from error
+        return self._database.run(_LEASE, prepared)
 
     # ---- the lease -------------------------------------------------------------------------------
 

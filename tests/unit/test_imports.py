@@ -67,7 +67,8 @@ ALLOWED: dict[str, frozenset[str]] = {
     | {"policy", "proxy", "telemetry", "msgspec", "rfc8785", "aiohttp", "jinja2", "markupsafe"}
     # Of the store what no engine changes, and the one place that picks an engine.
     | {"storage.audit", "storage.ground.clock", "storage.ground.errors"}
-    | {"storage.interfaces", "storage.opening", "storage.ground.trusted_files"}
+    | {"storage.interfaces", "storage.opening", "storage.shard"}
+    | {"storage.ground.trusted_files"}
     | {"storage.questions", "storage.values"}
     | {"storage.features"}
     | {"brotli", "cryptography", "multidict", "numpy", "tokenizers", "zstandard"},

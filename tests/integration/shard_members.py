@@ -1,0 +1,149 @@
+"""Members of a shard: `mnemogate run` processes with one database, each with a state of its own."""
+
+from __future__ import annotations
+
+import http.client
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, Final
+
+ROOT: Final = Path(__file__).resolve().parents[2]
+PATIENCE_S: Final = 90.0
+AGENT_KEY: Final = "agent-key-of-all-members"
+OPERATOR_KEY: Final = "operator-key-of-all-members"
+
+
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+def eventually(holds: Callable[[], bool], what: str) -> None:
+    deadline = time.monotonic() + PATIENCE_S
+    while not holds():
+        assert time.monotonic() < deadline, what
+        time.sleep(0.1)
+
+
+class Member:
+    """One member, started; its ports and its state directory stay when it is started again."""
+
+    def __init__(self, root: Path, name: str, url: str) -> None:
+        self._home = root / name
+        self._home.mkdir(mode=0o700)
+        secrets = root / "secrets"
+        if not secrets.exists():
+            secrets.mkdir(mode=0o700)
+            for key in ("store.key", "log.key", "token.key", "journal.key"):
+                _closed(secrets / key, os.urandom(32))
+        _closed(root / "dsn", url.encode())
+        self.data, self.admin, self.health, self.peers = (free_port() for _ in range(4))
+        _closed(
+            self._home / "m.toml",
+            f'[shard]\nname = "test"\ndsn = "{root / "dsn"}"\nsecrets = "{secrets}"\n'
+            f'peers = "127.0.0.1:{self.peers}"\n'.encode(),
+        )
+        self.log = self._home / "log"
+        self.start()
+
+    def start(self, *words: str) -> None:
+        with self.log.open("ab") as log:
+            self._process = subprocess.Popen(
+                [
+                    *(sys.executable, "-P", "-m", "proxy", "run", "--json"),
+                    *("--listen", f"127.0.0.1:{self.data}", "--admin", f"127.0.0.1:{self.admin}"),
+                    *("--health", f"127.0.0.1:{self.health}", *words),
+                ],
+                cwd="/",
+                env={
+                    "PATH": os.environ["PATH"],
+                    "HOME": str(self._home),
+                    "PYTHONPATH": str(ROOT),
+                    "MNEMOGATE_CONFIG": str(self._home / "m.toml"),
+                    "MNEMOGATE_AGENT_KEY": AGENT_KEY,
+                    "MNEMOGATE_OPERATOR_KEY": OPERATOR_KEY,
+                },
+                stdout=log,
+                stderr=log,
+            )
+
+    def send(self, number: signal.Signals) -> None:
+        self._process.send_signal(number)
+
+    def ended(self) -> int:
+        return self._process.wait(PATIENCE_S)
+
+    def remove(self) -> None:
+        if self._process.poll() is None:
+            self._process.send_signal(signal.SIGCONT)
+            self._process.kill()
+        self._process.wait(PATIENCE_S)
+
+    def ready(self) -> dict[str, Any]:
+        """The body of `/readyz`, with its HTTP status; empty while nothing answers."""
+        try:
+            status, body = self._ask(self.health, "GET", "/readyz")
+        except (OSError, http.client.HTTPException):
+            return {}
+        return {"http": status, **body}
+
+    def is_holder(self) -> bool:
+        return self.ready().get("status") == "ready"
+
+    def is_standby(self) -> bool:
+        found = self.ready()
+        return (found.get("status"), found.get("http")) == ("standby", 200)
+
+    def write(self, text: str, key: str = AGENT_KEY, client: str = "127.0.0.1") -> int:
+        """The status of a write from an address; 0 where the connection broke or was refused."""
+        try:
+            written = {"text": text}
+            return self._ask(self.data, "POST", "/v1/memories", key, written, client)[0]
+        except (OSError, http.client.HTTPException):
+            return 0
+
+    def texts(self) -> list[str]:
+        _, body = self._ask(self.data, "GET", "/v1/memories", AGENT_KEY)
+        return [str(one["text"]) for one in body["memories"]]
+
+    def problems(self) -> list[str]:
+        """What the operator's check of the whole store reports."""
+        _, body = self._ask(self.admin, "POST", "/api/v1/check", OPERATOR_KEY, {})
+        return list(body["problems"])
+
+    def _ask(
+        self,
+        port: int,
+        method: str,
+        path: str,
+        key: str = "",
+        body: object = None,
+        client: str = "127.0.0.1",
+    ) -> tuple[int, Any]:
+        connection = http.client.HTTPConnection(
+            "127.0.0.1", port, timeout=30, source_address=(client, 0)
+        )
+        try:
+            headers = {"Authorization": f"Bearer {key}"} if key else {}
+            sent = None if body is None else json.dumps(body)
+            if sent is not None:
+                headers["Content-Type"] = "application/json"
+            connection.request(method, path, sent, headers)
+            answer = connection.getresponse()
+            data = answer.read()
+        finally:
+            connection.close()
+        return answer.status, json.loads(data) if data else None
+
+
+def _closed(path: Path, data: bytes) -> None:
+    path.write_bytes(data)
+    path.chmod(0o600)
