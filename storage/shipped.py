@@ -28,6 +28,7 @@ from storage.tables.lmdb_store import POSITION_KEY, Draft, LmdbStore, View
 from storage.tables.names import META
 
 _ROWS_PER_TRANSACTION: Final = 256
+_COPY_RESERVE_BYTES: Final = 4 * 1024 * 1024
 _decode_position: Final = msgspec.msgpack.Decoder(Position).decode
 
 
@@ -153,6 +154,8 @@ class ShippedStore(LmdbStore):
         super().open(bootstrapped=bootstrapped and kept)
         try:
             with self._draft() as draft:
+                # The header is read first: with another store.key its error is the one to show.
+                draft.header()
                 stored = draft.get(META, POSITION_KEY)
             self._position = Position() if stored is None else _decode_position(stored)
             self.catch_up()
@@ -193,10 +196,13 @@ class ShippedStore(LmdbStore):
         """Start the write transaction (`LmdbStore.begin`).
 
         Raises:
-            StoreUnavailable: The lease is over.
+            StoreUnavailable: The lease is over, or the disk has too little room for the copy.
             TransactionFailed: The environment has to be reopened first.
         """
         self._refuse_without_lease()
+        # What is appended cannot be taken back, so the copy must have room for it before.
+        if self.bytes_free() < _COPY_RESERVE_BYTES:
+            raise StoreUnavailable("the disk is full: the copy of the store has no room to grow")
         return self._draft()
 
     def ship(self, writes: Sequence[Write], ordinals: tuple[int, int], draft: ShippedDraft) -> None:

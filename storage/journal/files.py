@@ -137,13 +137,13 @@ class FilesJournal(Journal):
                 raise TransactionFailed(f"the journal: {error.strerror}") from error
 
     def settle(self, stream: Stream) -> int:
-        """Raise the own epoch of a stream; return the number of its last row."""
+        """Make the name of the last row durable; return its number.
+
+        No append is under way, because each one holds the directory, so no epoch is raised. Nothing
+        is written: a full disk is no reason to give the lease up.
+        """
         with self._locked() as state:
             self._refuse_unless(held=self._fenced(state, stream))
-            state.epochs[stream] += 1
-            self._write(state)
-            self._epochs[stream] = state.epochs[stream]
-            # The name of a row whose append failed may not be durable yet.
             fsync_directory(self._directory / stream)
             return self._last(state, stream)
 

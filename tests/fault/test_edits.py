@@ -43,6 +43,7 @@ from storage.values import Embed, KeyRecord, Row
 from storage.write.trust_intake import TRUST
 from tests.fault.crashing import OPTIONS
 from tests.fault.editing import Editor, payload_alone, without_key
+from tests.shipped_stores import CopyOfTests
 from tests.unit.proxy.cli.test_verification import verify
 from tests.unit.storage.opening import (
     AGENT,
@@ -388,6 +389,8 @@ def _copied(life: Life) -> Path:
 def test_t9_an_older_snapshot_is_refused_and_served_without_the_copy_outside(life: Life) -> None:
     older = _copied(life)
     store = life.opened()
+    if isinstance(store.lmdb, CopyOfTests):
+        pytest.skip("an older copy catches up; an older journal is in test_damage.py")
     say(store, "One more.")
     store.close()
     shutil.rmtree(life.bench.state / "store")
