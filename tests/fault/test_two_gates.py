@@ -13,6 +13,7 @@ from storage.ground.errors import StoreUnavailable
 from storage.tables.lmdb_store import Draft, LmdbStore
 from storage.write.engine import Engine
 from tests.fault.two_gates import beside
+from tests.shipped_stores import CopyOfTests
 from tests.unit.storage.opening import Bench, say
 
 
@@ -77,6 +78,8 @@ def test_without_that_both_answer_with_the_same_version(
     monkeypatch.setattr(LmdbStore, "overtaken", alone)
     monkeypatch.setattr(Engine, "_refuse_if_overtaken", allowed)
     store = bench.open()
+    if isinstance(store.lmdb, CopyOfTests):
+        pytest.skip("the fence of the journal refuses the first gate, whatever the walls of LMDB")
     say(store, "The first gate wrote this.")
     _give_up_the_locks(bench, store)
     assert beside(bench.state.parent, 1) == ["Outcome:2"]
