@@ -14,7 +14,7 @@ from collections.abc import Mapping
 from functools import lru_cache
 from os import write
 from select import select
-from typing import Final, Protocol, TextIO
+from typing import TYPE_CHECKING, Final, Protocol, TextIO
 
 import msgspec
 
@@ -27,10 +27,12 @@ from telemetry.events import (
     RequestServed,
     VerdictRecorded,
 )
-from telemetry.exporter import SpanPipe
 from telemetry.metrics import Metrics
 from telemetry.pipe import Pipe, PipeCounts
 from telemetry.settings import TelemetrySettings
+
+if TYPE_CHECKING:
+    from telemetry.exporter import SpanPipe
 
 LOGGER_NAME: Final = "mnemogate"
 CLOSE_TIMEOUT_S: Final = 0.5
@@ -416,6 +418,9 @@ class Telemetry:
         self._spans: SpanPipe | None = None
         url = settings.traces_url
         if url is not None:
+            # The import is local, because it loads OpenTelemetry.
+            from telemetry.exporter import SpanPipe  # noqa: PLC0415
+
             self._spans = SpanPipe(settings, url, time.monotonic)
             self.metrics.watch_pipe("spans", self._spans.counts)
 

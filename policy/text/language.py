@@ -15,7 +15,7 @@ from typing import Final, NamedTuple
 
 from policy.text.addresses import is_at_stake
 from policy.text.languages import LANGUAGES
-from policy.text.phrases import Group, Language, Lexicon
+from policy.text.phrases import CLAUSE, START, Group, Language, Lexicon
 from policy.text.skeleton import skeleton
 
 # A model reads "from=now=on", "from, now, on, always", "1. from 2. now" and "f/r/o/m" as the words
@@ -171,12 +171,11 @@ def _speaks(place: str, at: int, lexicon: Lexicon, group: Group) -> bool:
     shapes = group.shapes
     if any(reach.found(place, at) for reach in shapes.reaching):
         return True
-    if shapes.anywhere is not None and shapes.anywhere.search(place, at):
+    patterns = shapes.by_place
+    if "" in patterns and patterns[""].search(place, at):
         return True
-    for pattern, opening in (
-        (shapes.at_start, lexicon.starts),
-        (shapes.at_clause, lexicon.clauses),
-    ):
+    for where, opening in ((START, lexicon.starts), (CLAUSE, lexicon.clauses)):
+        pattern = patterns.get(where)
         if pattern is not None:
             begins = opening.finditer(place, at)
             if any(pattern.match(place, begin.end()) for begin in begins):

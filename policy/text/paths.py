@@ -42,9 +42,10 @@ class PathPattern:
         root = "/" if pattern.startswith("/") else ""
         self.names = sum("*" not in step for step in steps)
         """The number of steps without `*`; of two patterns, more such steps are more specific."""
-        self._path = _compiled(root, steps)
-        above = (_compiled(root, steps[:end]).pattern for end in range(1, len(steps)))
-        self._folder = re.compile("|".join((self._path.pattern, *above)))
+        # The pattern of the whole path, and those of the folders above it.
+        each = [_source(root, steps[:end]) for end in range(len(steps), 0, -1)]
+        self._path = re.compile(each[0])
+        self._folder = re.compile("|".join(each))
 
     def fits(self, reading: str) -> bool:
         """Whether the pattern matches this reading of a path (`readings_of_path`)."""
@@ -108,12 +109,12 @@ def _file_name(step: str) -> str:
     return step.partition(":")[0].rstrip(". ")
 
 
-def _compiled(root: str, steps: list[str]) -> re.Pattern[str]:
+def _source(root: str, steps: list[str]) -> str:
     # `**` at the end is everything below; between two names it may also be nothing.
     parts = ["(?:.+/)?" if step == "**" else f"{_name(step)}/" for step in steps]
     path = "".join(parts).removesuffix("/")
     path = path.removesuffix("(?:.+/)?") + ".+" if steps[-1] == "**" else path
-    return re.compile(f"{'^/' if root else '(?:^|/)'}{path}$")
+    return f"{'^/' if root else '(?:^|/)'}{path}$"
 
 
 def _name(step: str) -> str:

@@ -13,6 +13,7 @@ import enum
 import re
 from bisect import bisect_left
 from collections.abc import Iterator
+from functools import cached_property
 from typing import Final
 
 import msgspec
@@ -66,13 +67,24 @@ class Language(enum.Flag):
     AT_STAKE = enum.auto()
 
 
-class Shapes(msgspec.Struct, frozen=True):
-    """The patterns of a group by the place in a sentence where each may match, or None."""
+class Shapes(msgspec.Struct, frozen=True, dict=True):
+    """The patterns of a group, each source with the place in a sentence where it may match."""
 
-    anywhere: re.Pattern[str] | None
-    at_start: re.Pattern[str] | None
-    at_clause: re.Pattern[str] | None
+    sources: tuple[str, ...]
     reaching: tuple[Reach, ...] = ()
+
+    @cached_property
+    def by_place(self) -> dict[str, re.Pattern[str]]:
+        """One pattern for each place; "" is any place.
+
+        Compiled when a text first has the group's words: most texts are in one language, and all
+        groups take a tenth of a start's time.
+        """
+        found: dict[str, list[str]] = {}
+        for source in self.sources:
+            place = next((mark for mark in (START, CLAUSE) if source.startswith(mark)), "")
+            found.setdefault(place, []).append(f"(?:{source.removeprefix(place)})")
+        return {place: re.compile("|".join(each)) for place, each in found.items()}
 
 
 class Group(msgspec.Struct, frozen=True):
@@ -101,7 +113,7 @@ class Lexicon(msgspec.Struct, frozen=True, kw_only=True):
     joined: tuple[tuple[Language, re.Pattern[str]], ...] = ()
 
 
-# Prefixes of a pattern's source that say where in a sentence the pattern may match; `compiled`
+# Prefixes of a pattern's source that say where in a sentence the pattern may match; `Shapes`
 # sorts the patterns by them.
 START: Final = "<start>"
 CLAUSE: Final = "<clause>"
@@ -120,16 +132,9 @@ def either(words: tuple[str, ...]) -> str:
     return f"(?:{'|'.join(words)})"
 
 
-def compiled(*sources: str, reaching: tuple[Reach, ...] = ()) -> Shapes:
-    """The sources compiled into one pattern for each place in a sentence where they may match."""
-    by_place: dict[str, list[str]] = {"": [], START: [], CLAUSE: []}
-    for source in sources:
-        place = next((mark for mark in (START, CLAUSE) if source.startswith(mark)), "")
-        by_place[place].append(f"(?:{source.removeprefix(place)})")
-    one = {
-        place: re.compile("|".join(found)) if found else None for place, found in by_place.items()
-    }
-    return Shapes(one[""], one[START], one[CLAUSE], reaching)
+def shapes_of(*sources: str, reaching: tuple[Reach, ...] = ()) -> Shapes:
+    """The shapes with these sources of patterns."""
+    return Shapes(sources, reaching)
 
 
 def reach(head: str, rest: str, stretch_len: int, tail: str) -> Reach:

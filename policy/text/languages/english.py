@@ -12,9 +12,9 @@ from policy.text.phrases import (
     Group,
     Language,
     Lexicon,
-    compiled,
     either,
     reach,
+    shapes_of,
     words_of,
 )
 from policy.text.word_lists import word_list
@@ -54,7 +54,7 @@ _ALWAYS_DO = (
 _ALWAYS = Group(
     words_of("always never ever"),
     Language.DIRECTIVE,
-    compiled(
+    shapes_of(
         rf"{START}{_ALWAYS_DO} (?:\w+ly )?{_STRONG}\b(?! (?:yourself|your)\b)",
         rf"{CLAUSE}{_ALWAYS_DO} {_WEAK}\b{_NOT_ADVICE}",
         rf"{START}(?:always|never) {_ANY} {REST}{{0,60}}\b{_READERS}\b",
@@ -85,7 +85,7 @@ _FUTURE = Group(
         "immediately here"
     ),
     Language.DIRECTIVE,
-    compiled(
+    shapes_of(
         rf"\b{_FUTURE_WORD} ?[,:]? ?(?:you (?:must|should|shall|will|are to|need to|have to) |"
         rf"(?:the |this )?{_AGENT} (?:must|should|shall|will) )?{_MAY_TURN}{_ANY}\b"
         r"(?! (?:your(?:self)?|you)\b)",
@@ -124,7 +124,7 @@ _NOT_YOUR = r"\b(?! (?:your(?:self)?)\b)"
 _CONDITION = Group(
     words_of("when whenever if once time anytime should"),
     Language.DIRECTIVE,
-    compiled(
+    shapes_of(
         rf"{CLAUSE}{_MAY_TURN}{_STRONG}\b{REST}{{1,120}}\b(?:when|whenever|if|every ?time) "
         rf"(?:(?:the |an? |any ){_READERS}|(?:you(?: are|'re) )?asked|(?:someone|anyone) asks)\b",
         reaching=(
@@ -144,7 +144,7 @@ _OBLIGED = Group(
         "told circumstances"
     ),
     Language.DIRECTIVE,
-    compiled(
+    shapes_of(
         rf"\byou (?:must|shall|are (?:required|instructed|obliged|ordered|programmed|authorized|"
         rf"authorised|expected) to|have been (?:instructed|told|programmed|ordered) to) "
         rf"(?:always |never |not |only |now )*{_STRONG}\b(?! (?:your(?:self)?)\b)",
@@ -162,7 +162,7 @@ _THIRD_PERSON = Group(
         "assistant assistants agent agents ai ais chatbot chatbots bot bots llm llms model models"
     ),
     Language.DIRECTIVE,
-    compiled(
+    shapes_of(
         rf"\b{_AGENT} (?:must|shall|should (?:always|never|only|not)|is (?:required|instructed|"
         r"expected) to|are (?:required|instructed|expected) to|has to|needs to|will (?:always|"
         r"never)|may (?:never|only)|can never|is to|are to) "
@@ -182,7 +182,7 @@ _READER = Group(
         "shoppers everyone anyone"
     ),
     Language.DIRECTIVE,
-    compiled(
+    shapes_of(
         rf"{CLAUSE}(?:recommend|suggest|promote|advertise|endorse|prioriti[sz]e|steer|redirect|"
         rf"route|refer|direct|push|upsell|point)\b{REST}{{1,120}}\b(?:to|for|over|towards?) "
         rf"(?:all |every |any |the |each |new |our )*(?:{_READERS}|everyone|anyone who)\b",
@@ -204,7 +204,7 @@ _ROLE = Group(
         "identity priority behavior behaviour prompt rule rules policy policies"
     ),
     Language.DIRECTIVE,
-    compiled(
+    shapes_of(
         r"\byour (?:new |real |true |actual |only |primary |main |sole |core )*(?:(?:task|role|"
         r"objective|instructions?|mission|directive|purpose|persona|job|behaviou?r) (?:is|are|"
         r"will be|must be) (?:now )?(?:only )?|(?:goal|priority) is (?:now |only )+)"
@@ -219,7 +219,7 @@ _ROLE = Group(
 _TREAT = Group(
     words_of("treat consider regard assume address"),
     Language.DIRECTIVE,
-    compiled(
+    shapes_of(
         rf"{CLAUSE}(?:always )?(?:treat|consider|regard|assume)\b{REST}{{1,80}}\b(?:as|to be|is|"
         r"are|comes? from) (?:an? |the )?(?:fully |already |always )?(?:trusted|authoritative|"
         r"admin(?:istrator)?s?|verified|approved|authori[sz]ed|legitimate|official|"
@@ -232,7 +232,7 @@ _TREAT = Group(
 _STORE = Group(
     words_of("save store add write commit remember record"),
     Language.DIRECTIVE,
-    compiled(
+    shapes_of(
         rf"{CLAUSE}(?:please )?(?:save|store|add|write|commit|remember|record) (?:this|that|it|"
         r"the following)\b(?: \w+){0,3}? (?:to|in|into|as) (?:your |the |an? )?(?:\w+[ -]){0,2}"
         r"(?:memory|memories|policy|rules?|instructions?|system prompt)\b",
@@ -255,7 +255,7 @@ _FORMAT = Group(
         "implementation codebase summary recommendations speak"
     ),
     Language.DIRECTIVE,
-    compiled(
+    shapes_of(
         rf"{CLAUSE}(?:only |always |just )?(?:respond|answer|reply)(?: only| exclusively| always)?"
         r"(?: to (?:all|every|any|each|everything|questions|me|users?|the user)\b[^.!?\n,]{0,60}?)?"
         r" (?:in|with|as|using|only|solely|exclusively|by)\b",
@@ -277,7 +277,7 @@ _SKIP = Group(
         "authentication authorization warnings permission verify validate warn question"
     ),
     Language.DIRECTIVE,
-    compiled(
+    shapes_of(
         rf"{CLAUSE}(?:always |and )?(?:skip|bypass|disable|suppress|omit|turn off|ignore|drop)"
         r"(?: \w+){0,3}? (?:verification|validation|confirmations?|approvals?|review|safety|"
         r"security|audit|(?:schema |quality |safety |security )?checks?|authentication|"
@@ -291,7 +291,7 @@ _SKIP = Group(
 _DO_NOT = Group(
     words_of("not don't stop avoid"),
     Language.DIRECTIVE,
-    compiled(
+    shapes_of(
         rf"{CLAUSE}(?:you (?:must|should|shall|may|will|can) not|do not|don't|stop|avoid)"
         r"(?: ever)? (?:recommend(?:ing)?|suggest(?:ing)?|mention(?:ing)?|disclos(?:e|ing)|"
         r"reveal(?:ing)?|cit(?:e|ing)|refus(?:e|ing)|answer(?:ing)?|respond(?:ing)?|"
@@ -324,7 +324,7 @@ _OVERRIDE = Group(
         "follow obey following obeying cancel erase wipe delete drop abandon aside attention"
     ),
     Language.INJECTION,
-    compiled(
+    shapes_of(
         rf"{START}{_IGNORE} (?:(?!my\b)[\w']+ ){{0,4}}?{_EARLIER}\b(?! (?:message|text|email|"
         r"version|address|plan|owner|order|draft)\b)",
         rf"{START}{_DROP} (?:[\w']+ ){{0,4}}?(?:{_EARLIER}|your|these|those|all|any|every|the|"
@@ -346,7 +346,7 @@ _MARKERS = Group(
         "assistant endoftext developer"
     ),
     Language.INJECTION,
-    compiled(
+    shapes_of(
         r"<\|(?:im_start|im_end|system|user|assistant|endoftext|start_header_id)\|?>",
         r"\[/?inst\]|<</?sys>>|\[(?:system|admin|developer)(?: message| prompt| override| note)?\]",
         r"</?(?:system|instructions?|important|admin|system-reminder|prompt|tool_result|"
@@ -368,7 +368,7 @@ _IDENTITY = Group(
         "root anything"
     ),
     Language.INJECTION,
-    compiled(
+    shapes_of(
         r"\byou(?: are|'re)(?: now| actually| really)*(?: in)? (?:(?:developer|debug|dan|admin|"
         r"maintenance|sudo|unrestricted|jailbreak) mode|no longer (?:bound|restricted|limited|"
         rf"required|an? (?:\w+ )?(?:ai|assistant|chatbot)|subject)|jailbroken|unrestricted|"
@@ -391,7 +391,7 @@ _IDENTITY = Group(
 _SECRECY = Group(
     words_of("not don't never without hide conceal secret"),
     Language.INJECTION,
-    compiled(
+    shapes_of(
         r"\b(?:do not|don't|never|without) (?:ever )?(?:tell(?:ing)?|inform(?:ing)?|notify(?:ing)?|"
         r"alert(?:ing)?|mention(?:ing)?|reveal(?:ing)?|disclos(?:e|ing)|show(?:ing)?|let(?:ting)?|"
         rf"warn(?:ing)?)\b{REST}{{0,40}}\bthe (?:users?|human|operator|owner|administrators?|"
@@ -417,7 +417,7 @@ _EXFILTRATION = Group(
         "output repeat disclose display recite expose give tell dump"
     ),
     Language.INJECTION,
-    compiled(
+    shapes_of(
         rf"{START}(?:send|forward|post|upload|exfiltrate|email|transmit|leak|copy|submit|dump)\b"
         rf"[^\n]{{0,80}}\b{_SECRETS}\b[^\n]{{0,60}}(?:https?:|[\w.+-]+@[\w-]|\b(?:to|at) (?:an? |"
         r"the )?(?:external|remote|attacker|following|third)|\b[\w-]+\.(?:com|net|org|io|example|"

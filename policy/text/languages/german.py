@@ -17,9 +17,9 @@ from policy.text.phrases import (
     Group,
     Language,
     Lexicon,
-    compiled,
     either,
     reach,
+    shapes_of,
     words_of,
 )
 from policy.text.word_lists import word_list
@@ -71,7 +71,7 @@ _CONSTANT = Group(
         "jedesmal nur mehr"
     ),
     Language.DIRECTIVE,
-    compiled(
+    shapes_of(
         rf"{CLAUSE}(?:bitte )?{_DO_STRONG}{_WORDS} {_ALWAYS}\b",
         rf"{CLAUSE}(?:bitte )?{_DO}(?: (?!mich|dir|dich|deine?n?\b)[\w'/.+#-]+){{0,8}}?,? "
         r"(?:immer|stets|niemals|nie|ausnahmslos|grundsatzlich|ausschliesslich|nur noch),? "
@@ -104,7 +104,7 @@ _FUTURE = Group(
         "jeder jedem"
     ),
     Language.DIRECTIVE,
-    compiled(
+    shapes_of(
         rf"\b{_FROM_NOW}(?: gilt)? ?[,:]? ?{_MAY_TURN}{_DO}",
         rf"\b{_FROM_NOW}(?: gilt)? ?[,:]?{_WORDS}(?: |, ){_STRONG_VERB}{_ENDS}",
         rf"\b{_FROM_NOW}(?: gilt)? ?[,:]?{_WORDS} [\w'/.+#-]+ {_VERB}{_ENDS}",
@@ -118,7 +118,7 @@ _FUTURE = Group(
 _CONDITION = Group(
     words_of("wenn falls sobald sooft jedesmal sollte"),
     Language.DIRECTIVE,
-    compiled(
+    shapes_of(
         rf"{CLAUSE}(?:bitte )?{_DO_STRONG}{REST}{{1,120}}?\b(?:wenn|falls|sobald|sooft) "
         rf"(?:(?:der|die|ein|eine|jemand|ein anderer) ?)?(?:{_READER}\b|jemand\b|ich\b|du\b|"
         r"danach\b)",
@@ -141,7 +141,7 @@ _CONDITION = Group(
 _OBLIGED = Group(
     words_of("musst sollst bist hast darfst angewiesen verpflichtet beauftragt"),
     Language.DIRECTIVE,
-    compiled(
+    shapes_of(
         rf"\bdu (?:musst|sollst|darfst)(?: \w+){{0,1}} ?{_WORDS} {_STRONG_VERB}\b",
         rf"\bdu (?:bist|wurdest) (?:angewiesen|verpflichtet|beauftragt|programmiert|autorisiert)\b"
         rf"{_WORDS}(?: |, ){_VERB}\b",
@@ -156,7 +156,7 @@ _THIRD_PERSON = Group(
         "sprachmodelle llm llms ki-assistent ki-assistenten ki-agent ki-agenten ki-modell"
     ),
     Language.DIRECTIVE,
-    compiled(
+    shapes_of(
         rf"\b{_AGENT} (?:muss|mussen|soll|sollen|sollte|sollten|darf|durfen|hat|haben)\b{_WORDS}"
         rf" {_VERB}\b",
         rf"\b(?:achtung|wichtig|hinweis|anweisung(?:en)?|notiz|nachricht|mitteilung|befehl)[,:]? "
@@ -172,7 +172,7 @@ _TO_READERS = Group(
         "kundin kundinnen user usern besucher besuchern"
     ),
     Language.DIRECTIVE,
-    compiled(
+    shapes_of(
         rf"{CLAUSE}(?:bitte )?{_DO}(?: (?:allen?|jedem|jeder|jeden|samtlichen?))(?: neuen)? "
         rf"{_READER}\b",
         rf"{CLAUSE}(?:bitte )?{_DO} (?:den |die )(?:nutzern|benutzern|kunden|anwendern|usern)\b",
@@ -184,7 +184,7 @@ _TO_READERS = Group(
 _ROLE = Group(
     words_of("deine deiner dein ihre"),
     Language.DIRECTIVE,
-    compiled(
+    shapes_of(
         r"\b(?:deine?|ihre?) (?:neuen?|neuer|wahren?|eigentlichen?|einzigen?|wichtigsten?|"
         r"oberste[ns]?) (?:aufgabe|rolle|anweisung(?:en)?|ziel|auftrag|regeln?|mission|identitat) "
         r"(?:ist|lautet|lauten|sind|besteht)\b",
@@ -198,7 +198,7 @@ _TREAT = Group(
         "behandle behandeln betrachte betrachten nenn nenne nennen sprich sprechen duze sieze"
     ),
     Language.DIRECTIVE,
-    compiled(
+    shapes_of(
         rf"{CLAUSE}(?:bitte )?(?:behandle|betrachte|behandeln sie|betrachten sie)\b{REST}{{1,80}}?"
         r"\bals (?:\w+ )?(?:vertrauenswurdig|verifiziert|genehmigt|sicher|gepruft|autorisiert|"
         r"wahr|offiziell|massgeblich|verbindlich|bestatigt|freigegeben)\b",
@@ -213,7 +213,7 @@ _STORE = Group(
         "speichere speichern speicher schreib schreibe notiere merk merke ubernimm trag trage"
     ),
     Language.DIRECTIVE,
-    compiled(
+    shapes_of(
         rf"{CLAUSE}(?:bitte )?(?:speichere?|speichern sie|schreibe?|notiere|ubernimm|trage?)\b"
         rf"{REST}{{1,60}}?\b(?:in|im|als|ins) (?:dein(?:e|en|em|er)? |das |die |der |dem |eine? |"
         r"feste )*(?:langzeit)?(?:gedachtnis|erinnerung(?:en)?|regeln?|richtlinien?|"
@@ -229,7 +229,7 @@ _FORMAT = Group(
         "zusammenfassungen ausgaben ausgabe kommentiere"
     ),
     Language.DIRECTIVE,
-    compiled(
+    shapes_of(
         rf"{CLAUSE}(?:bitte )?(?:antworte|antworten sie|formuliere|rede|sprich)(?: mir| uns| immer|"
         r" nur| stets| ausschliesslich| bitte| grundsatzlich| auf (?:alle|jede) fragen?)* "
         r"(?:auf|in|im|mit|als|ohne|kurz|knapp|deutsch|englisch|wie)\b",
@@ -253,7 +253,7 @@ _SKIP = Group(
         "nachzufragen zu"
     ),
     Language.DIRECTIVE,
-    compiled(
+    shapes_of(
         rf"{CLAUSE}(?:bitte )?(?:uberspringe?|uberspringen sie|umgehe|umgehen sie|deaktiviere|"
         rf"unterdrucke|ignoriere|lass|lassen sie|schalte?)\b{REST}{{1,40}}?(?:prufung(?:en)?|"
         r"verifizierung|bestatigung(?:en)?|freigaben?|genehmigung(?:en)?|warnung(?:en)?|"
@@ -270,7 +270,7 @@ _SKIP = Group(
 _DO_NOT = Group(
     words_of("nicht kein keine keinen keinem keiner nichts"),
     Language.DIRECTIVE,
-    compiled(
+    shapes_of(
         rf"{CLAUSE}(?:bitte )?(?:empfiehl|empfehle|empfehlen sie|erwahne|erwahnen sie|nenne|nennen "
         r"sie|zitiere|zitieren sie|verwende|verwenden sie|benutze|benutzen sie|nutze|nutzen sie|"
         r"beantworte|genehmige|committe|pushe|installiere|ubersetze)"
@@ -301,7 +301,7 @@ _OVERRIDE = Group(
         "beachten setz setze halt halte vorrang ersetzen uberschreiben gehen gelten"
     ),
     Language.INJECTION,
-    compiled(
+    shapes_of(
         rf"{START}(?:{_DROP}) (?:[\w'-]+ ){{0,4}}?{_EARLIER} (?:[\w'-]+ ){{0,2}}?{_ORDERS}\b"
         r"(?! (?:im verkehr|der grammatik)\b)",
         r"\b(?:vergiss|ignoriere|vergessen sie|ignorieren sie) (?:alles|das alles|was)\b[^.!?\n]"
@@ -319,7 +319,7 @@ _MARKERS = Group(
         "anweisungen instruktion instruktionen systemprompt administrator-anweisung"
     ),
     Language.INJECTION,
-    compiled(
+    shapes_of(
         r"(?:^|[\n.!?>|] ?)(?:#+ ?)?(?:system-?(?:nachricht|anweisung|meldung|prompt)(?:en)?|"
         r"administrator-anweisung) ?:",
         r"(?:^|[\n.!?>|] ?)(?:#+ ?)?(?:neue|aktualisierte|geheime|dringende|versteckte|wahre) "
@@ -335,7 +335,7 @@ _IDENTITY = Group(
         "admin-modus"
     ),
     Language.INJECTION,
-    compiled(
+    shapes_of(
         r"\bdu bist (?:(?:jetzt|nun|ab jetzt|ab sofort|ab heute) )*(?:im (?:entwickler|admin|debug|"
         r"wartungs|dan|jailbreak)-?modus|nicht (?:mehr|langer) (?:an\b[^.!?\n]{0,40}gebunden|"
         r"eingeschrankt)|(?:ein|eine|einen) (?:uneingeschrankte|ungefilterte|andere|freie)[rn]?\b)",
@@ -357,7 +357,7 @@ _KEEPERS = (
 _SECRECY = Group(
     words_of("nicht nichts nie niemals ohne verbirg verheimliche verschweige verstecke kein keine"),
     Language.INJECTION,
-    compiled(
+    shapes_of(
         r"\b(?:sage?|verrate?|erzahle?|teile|informiere|zeige?|lass|warne?|sagen sie|erzahlen sie|"
         rf"informieren sie) (?:\w+ ){{0,2}}?(?:de[mnr]|die) {_KEEPERS}\b[^.!?\n]{{0,40}}\b(?:nicht|"
         r"nichts|nie|niemals|keine?)\b",
@@ -388,7 +388,7 @@ _EXFILTRATION = Group(
         "maile exfiltriere verrate zeig zeige gib druck drucke wiederhole nenne senden schicken"
     ),
     Language.INJECTION,
-    compiled(
+    shapes_of(
         rf"{START}(?:sende?|senden sie|schicke?|schicken sie|leite?|ubermittle|ubertrage|lade?|"
         rf"kopiere|poste|maile?|exfiltriere)\b[^\n]{{0,80}}?\b{_SECRETS}\b[^\n]{{0,60}}?(?:https?:|"
         r"[\w.+-]+@[\w-]|\ban (?:eine[nr]? |die |den )?(?:extern|fremd|folgend|angreifer)|"

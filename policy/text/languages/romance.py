@@ -5,12 +5,12 @@ from __future__ import annotations
 import re
 from typing import Final
 
-from policy.text.phrases import Group, Language, Lexicon, compiled, words_of
+from policy.text.phrases import Group, Language, Lexicon, shapes_of, words_of
 
 _OVERRIDE = Group(
     words_of("ignora olvida descarta ignorez ignore oubliez oublie dimentica esqueca"),
     Language.INJECTION,
-    compiled(
+    shapes_of(
         r"\b(?:ignora|olvida|descarta)\b[^.!?\n]{0,30}\binstrucciones\b",
         r"\b(?:ignorez|ignore|oubliez|oublie)\b[^.!?\n]{0,30}\b(?:les|tes|vos) "
         r"[^.!?\n]{0,30}?(?:instructions|consignes)\b",

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import hashlib
+import re
 import sys
 import threading
 from importlib.util import find_spec
@@ -50,6 +51,18 @@ WORDS = st.lists(
 )
 
 
+UNREAD = StaticEmbedder.__new__(StaticEmbedder)
+vars(UNREAD).update(vars(EMBEDDER), _words={}, _table=np.full(EMBEDDER._table.shape, np.nan, "f4"))
+UNREAD._convert([0, EMBEDDER._start, *EMBEDDER._digits.values()])
+
+
+def test_no_token_of_the_pinned_tokenizer_joins_a_digit_to_another_character() -> None:
+    tokens = STATIC_FILES.load()[1].get_vocab()
+    # Byte tokens such as `<0x31>` are not text.
+    digits = {one for one in tokens if re.search("[0-9]", one) and not one.startswith("<0x")}
+    assert digits == set("0123456789")
+
+
 @given(WORDS)
 def test_words_fall_into_digits_as_the_tokenizer_itself_takes_them(words: list[str]) -> None:
     """Cut at digits and put together again, every word gives the tokens of the whole text."""
@@ -65,6 +78,18 @@ def test_words_fall_into_digits_as_the_tokenizer_itself_takes_them(words: list[s
         for token in EMBEDDER._tokenizer.encode(word, add_special_tokens=False).ids
     ]
     assert ours == theirs
+
+
+@given(WORDS)
+def test_the_row_of_every_token_is_converted_before_it_is_read(words: list[str]) -> None:
+    text = " ".join(" ".join(words).split())
+    tokens = [
+        token
+        for word in text.split()
+        for token in EMBEDDER._tokenizer.encode(word, add_special_tokens=False).ids
+    ]
+    rows = EMBEDDER._halves[tokens or [0]].astype(np.float32)
+    assert UNREAD.embed([text]) == [unit_row(np.add.reduce(rows, axis=0), rows[0])]
 
 
 def test_the_id_names_model_dimension_and_weights() -> None:

@@ -70,13 +70,10 @@ def test_every_pattern_finds_an_example(spoken: Lexicon) -> None:
 
 
 def _finds(group: Group, shape: str, begins: set[int]) -> bool:
-    found = group.shapes
+    patterns = dict(group.shapes.by_place)
+    anywhere = patterns.pop("", None)
     return (
-        (found.anywhere is not None and found.anywhere.search(shape) is not None)
-        or any(reach.found(shape) for reach in found.reaching)
-        or any(
-            pattern is not None and pattern.match(shape, begin)
-            for pattern in (found.at_start, found.at_clause)
-            for begin in begins
-        )
+        (anywhere is not None and anywhere.search(shape) is not None)
+        or any(reach.found(shape) for reach in group.shapes.reaching)
+        or any(pattern.match(shape, begin) for pattern in patterns.values() for begin in begins)
     )
