@@ -188,8 +188,11 @@ class Tail(msgspec.Struct, frozen=True, kw_only=True):
         """The tail with more rows, given by the hashes of their words; it shares all else."""
         for row, text in enumerate(texts, self.row_count):
             self.buffer[row] = len(text)
+            first = row << _COUNT_BITS
             for word, count in Counter(text).items():
-                self.at[word].append(row << _COUNT_BITS | min(count, COUNT_MAX))
+                # `min` would be a call for each word of each write.
+                capped = count if count < COUNT_MAX else COUNT_MAX  # noqa: FURB136
+                self.at[word].append(first + capped)
         return msgspec.structs.replace(self, row_count=self.row_count + len(texts))
 
     def kept(self, keep: Keep) -> Tail:
