@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 from typing import Final
@@ -92,7 +93,11 @@ class EmbeddedStore(Store):
         writer: EmbeddedWriter,
         secrets: Secrets,
         options: EmbeddedOptions,
+        *,
+        begun: bool,
     ) -> None:
+        """`begun`: this process made the store, so that no earlier one served a model."""
+        self._begun = begun
         store, names = engine.parts.store, engine.parts.names
         self._directory = directory
         self._engine = engine
@@ -184,6 +189,11 @@ class EmbeddedStore(Store):
         # If the session log's directory is missing, no model API was ever served, so no history is
         # lost.
         is_new = not (state / DIRECTORY).exists()
+        if not self.lmdb.synced:
+            # Another process may have served models since: what their sessions read is not known
+            # here, and counts as foreign.
+            shutil.rmtree(state / DIRECTORY, ignore_errors=True)
+            is_new = self._begun
         opened = open_session_log(state, keys, scar, is_new=is_new)
         return opened.log, opened.records
 
@@ -321,7 +331,8 @@ class _Assembly:
         self._directory.mark_bootstrapped()
         writer = EmbeddedWriter(engine, operating, copy, options.writer)
         writer.start()
-        return EmbeddedStore(self._directory, engine, writer, self._secrets, options)
+        begun = known is None
+        return EmbeddedStore(self._directory, engine, writer, self._secrets, options, begun=begun)
 
     def _engine(self, generation: Generation, durable: StoreHeader | None) -> Engine:
         header, options, store = generation.header, self._options, self._store

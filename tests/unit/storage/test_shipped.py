@@ -3,6 +3,7 @@
 # pyright: reportPrivateUsage=false
 from __future__ import annotations
 
+import asyncio
 import shutil
 from collections.abc import Callable
 from pathlib import Path
@@ -99,6 +100,17 @@ def test_a_holder_in_an_empty_directory_has_all_that_was_answered(shard: Shard) 
     assert say(second, "fact 3").version == 4
     assert second.reader.check().problems == ()
     second.close()
+
+
+async def test_a_takeover_knows_that_it_does_not_know_what_sessions_read(shard: Shard) -> None:
+    journal = shard.journal()
+    for name, known in (("a", ()), ("b", (b"scar",)), ("a", (b"scar",))):
+        store = shard.open(name, journal)
+        log, records = store.open_session_log(b"scar")
+        await log.append([b"a session read a page"])
+        await log.close()
+        await asyncio.to_thread(store.close)
+        assert records == known
 
 
 def test_a_past_holder_appends_nothing_and_answers_nothing(shard: Shard) -> None:
