@@ -1,6 +1,7 @@
 """The interface of a store: the calls of the rest of the system, and the promises of each.
 
-One engine implements it, `embedded` (LMDB and FAISS); PostgreSQL with pgvector may follow.
+One engine implements it, `embedded` (LMDB and FAISS), on files of its own or on a copy of a store
+that is durable in a journal (`storage.shipped`).
 """
 
 from __future__ import annotations

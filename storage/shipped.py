@@ -202,7 +202,7 @@ class ShippedStore(LmdbStore):
         self._refuse_without_lease()
         # What is appended cannot be taken back, so the copy must have room for it before.
         if self.bytes_free() < _COPY_RESERVE_BYTES:
-            raise StoreUnavailable("the disk is full: the copy of the store has no room to grow")
+            raise StoreUnavailable("no room for the copy of the store: No space left on device")
         return self._draft()
 
     def ship(self, writes: Sequence[Write], ordinals: tuple[int, int], draft: ShippedDraft) -> None:
