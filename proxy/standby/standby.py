@@ -160,7 +160,14 @@ class HeldFront:
     async def answer(self, incoming: RequestHead) -> AnsweredReply:
         """The front's answer, or a refusal: another process may have written since."""
         # Health is that of this process, whoever holds the store.
-        if self._holds() or self.name == "health":
+        if self.name == "health":
             return await self._front.answer(incoming)
+        if self._holds():
+            answered = await self._front.answer(incoming)
+            # The process may have slept meanwhile. A change that was made was appended in time.
+            if answered.done or self._holds():
+                return answered
+            if answered.pieces is not None:
+                await answered.pieces.aclose()
         refusal = refuse(503, "this process does not hold its shard any more", retry_after_s=1)
         return AnsweredReply(reply=problem(refusal, incoming.answering), route=REFUSED_ROUTE)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
+from collections import defaultdict
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from contextlib import AbstractAsyncContextManager
 from ipaddress import ip_address
@@ -77,7 +78,7 @@ class Session(Protocol):
 
 
 class Database:
-    """Connections to one database, one for each `line`. Each line is used by one thread a time.
+    """Connections to one database, one for each `line`, which does one thing at a time. Any thread.
 
     Errors name the reason, and never the URL, which may contain a password.
     """
@@ -91,6 +92,7 @@ class Database:
         refuse_unverified(url)
         self._url = url
         self._sessions: dict[str, Session] = {}
+        self._busy: defaultdict[str, asyncio.Lock] = defaultdict(asyncio.Lock)
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(
             target=self._loop.run_forever, name="mnemogate-journal", daemon=True
@@ -119,16 +121,17 @@ class Database:
         return self.run(line, fetch, limit_s)
 
     async def _run(self, name: str, work: Callable[[Session], Awaitable[T]], limit_s: float) -> T:
-        session = self._sessions.get(name)
-        if session is None or session.is_closed():
-            session = self._sessions[name] = await self._connected()
-        try:
-            async with asyncio.timeout(limit_s):
-                return await work(session)
-        except _FAILURES as error:
-            # Whatever is still under way in this session must not be waited for.
-            session.terminate()
-            raise TransactionFailed(f"the database: {_why(error)}") from None
+        async with self._busy[name]:
+            session = self._sessions.get(name)
+            if session is None or session.is_closed():
+                session = self._sessions[name] = await self._connected()
+            try:
+                async with asyncio.timeout(limit_s):
+                    return await work(session)
+            except _FAILURES as error:
+                # Whatever is still under way in this session must not be waited for.
+                session.terminate()
+                raise TransactionFailed(f"the database: {_why(error)}") from None
 
     async def _connected(self) -> Session:
         try:

@@ -36,6 +36,7 @@ _LEASE: Final = "lease"  # the line of statements about the lease, which no appe
 _ASK_AGAIN_S: Final = 0.25
 _ROWS_AT_ONCE: Final = 64
 _READ_S: Final = 60.0
+_RENEW_S: Final = 4.0  # less than half a lease, so that a lost connection costs one renewal
 _EXISTS: Final = "select to_regclass('mnemogate.journal') is not null as there"
 _SCHEMA: Final = """
 create schema if not exists mnemogate;
@@ -177,7 +178,8 @@ class PostgresJournal(Journal):
         last = self.lease()
         if last is not None and last.format > member.format:
             raise UnknownFormat(
-                "a later version of this program wrote the shard: run that version here too"
+                f"the shard was written in format {last.format}, which this version does not know: "
+                "run the version that wrote it"
             )
         return False
 
@@ -185,7 +187,7 @@ class PostgresJournal(Journal):
         """Extend the lease (`Journal.renew`)."""
         member, asked_s = self._member, boot_s()
         claim = member.store, member.holder, member.lease_s
-        if not self._ask(_LEASE, _RENEW, *claim, limit_s=member.lease_s / 2):
+        if not self._ask(_LEASE, _RENEW, *claim, limit_s=_RENEW_S):
             raise self._lost()
         self._deadline.extend(asked_s)
 
@@ -233,9 +235,11 @@ class PostgresJournal(Journal):
 
     def since(self, stream: Stream, seq: int) -> Iterator[JournalRow]:
         """The rows after the row `seq`, up to the last one of now (`Journal.since`)."""
-        last = self._head(stream)[1]
+        base, last = self._head(stream)
         if seq > last:
-            raise StoreCorrupt(f"the journal ends at row {last}, before row {seq}")
+            raise StoreCorrupt(f"the journal ends at row {last}, and row {seq} was in it")
+        if seq + 1 < base:
+            raise StoreCorrupt(f"the journal begins at row {base}, after row {seq + 1}")
         while seq < last:
             place = self._member.store, stream, seq, min(_ROWS_AT_ONCE, last - seq)
             found = self._ask(stream, _SINCE, *place, limit_s=_READ_S)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Generator
 from pathlib import Path
 from unittest.mock import patch
 
@@ -14,14 +14,21 @@ from storage.journal.files import FilesJournal
 from storage.journal.lease import Renewal
 from storage.journal.protocol import Journal, JournalRow, Stream
 from storage.tables.codec import STORE_FORMAT
+from tests.postgres_server import PostgresServer, member, serving
 
 LONG_S = 600.0
 Opened = Callable[..., Journal]
 
 
+@pytest.fixture(scope="module")
+def database() -> Generator[PostgresServer]:
+    with serving() as running:
+        yield running
+
+
 @pytest.fixture
-def opened(tmp_path: Path) -> Opened:
-    """Opens the one journal of a test, as another process each time."""
+def files(tmp_path: Path) -> Opened:
+    """Opens the one journal of a test in a directory, as another process each time."""
 
     def open_one(lease_s: float = LONG_S, store_format: int = STORE_FORMAT) -> Journal:
         return FilesJournal(
@@ -29,6 +36,27 @@ def opened(tmp_path: Path) -> Opened:
         )
 
     return open_one
+
+
+@pytest.fixture(params=["files", pytest.param("postgres", marks=pytest.mark.heavy)])
+def opened(request: pytest.FixtureRequest, files: Opened, tmp_path: Path) -> Generator[Opened]:
+    """Opens the one journal of a test, as another process each time."""
+    if request.param == "files":
+        yield files
+        return
+    server: PostgresServer = request.getfixturevalue("database")
+    journals: list[Journal] = []
+
+    def open_one(lease_s: float = LONG_S, store_format: int = STORE_FORMAT) -> Journal:
+        journal = member(
+            server, tmp_path.name, str(len(journals)), lease_s, written_format=store_format
+        )
+        journals.append(journal)
+        return journal
+
+    yield open_one
+    for one in journals:
+        one.close()
 
 
 def row(seq: int, body: bytes = b"") -> JournalRow:
@@ -94,8 +122,8 @@ def test_a_past_holder_appends_nothing_to_any_stream(opened: Opened) -> None:
     assert list(second.since(Stream.STORE, 0)) == rows
 
 
-def test_control_without_the_epoch_a_past_holder_appends(opened: Opened) -> None:
-    first, second = opened(lease_s=0.0), opened()
+def test_control_without_the_epoch_a_past_holder_appends(files: Opened) -> None:
+    first, second = files(lease_s=0.0), files()
     assert first.acquire()
     assert second.acquire()
     with patch.object(FilesJournal, "_fenced", return_value=True):
@@ -124,9 +152,9 @@ def test_settling_returns_the_last_row_and_ends_what_was_appended_before(opened:
 
 
 def test_a_missing_row_and_a_journal_that_ends_too_early_are_noticed(
-    opened: Opened, tmp_path: Path
+    files: Opened, tmp_path: Path
 ) -> None:
-    journal = opened()
+    journal = files()
     assert journal.acquire()
     filled(journal, 3)
     with pytest.raises(StoreCorrupt, match="ends at row 3, and row 4"):
@@ -171,9 +199,9 @@ def test_a_base_drops_the_rows_before_it(opened: Opened) -> None:
 
 @pytest.mark.parametrize("call", range(1, 12))
 def test_a_change_of_several_rows_that_a_crash_cuts_is_whole_or_not_there(
-    opened: Opened, call: int
+    files: Opened, call: int
 ) -> None:
-    journal = opened()
+    journal = files()
     assert journal.acquire()
     before = filled(journal, 2)
     after = [row(1, b"x"), row(2, b"y")]
@@ -191,14 +219,14 @@ def test_a_change_of_several_rows_that_a_crash_cuts_is_whole_or_not_there(
         try:
             journal.exchange(Stream.STORE, after)
         except TransactionFailed:
-            found = list(opened().since(Stream.STORE, 0))
+            found = list(files().since(Stream.STORE, 0))
             assert found in (before, after)
     journal.exchange(Stream.STORE, after)
-    assert list(opened().since(Stream.STORE, 0)) == after
+    assert list(files().since(Stream.STORE, 0)) == after
 
 
-def test_an_append_that_the_disk_refused_is_unknown_until_it_is_settled(opened: Opened) -> None:
-    journal = opened()
+def test_an_append_that_the_disk_refused_is_unknown_until_it_is_settled(files: Opened) -> None:
+    journal = files()
     assert journal.acquire()
     broken = patch("os.fsync", side_effect=OSError(5, "Input/output error"))
     with broken, pytest.raises(TransactionFailed):
