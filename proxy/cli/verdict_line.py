@@ -36,7 +36,7 @@ class VerdictLine(msgspec.Struct, frozen=True, kw_only=True):
     at: str
     decision: str
     reason: str  # "" if there is none
-    memory_class: str
+    memory_class: str  # "" for a tool call that was not judged
     change: str  # "" for a new memory
     principal: str
     # The tool, and the host or server, that the text came from; "" if unknown.
@@ -50,9 +50,9 @@ class VerdictLine(msgspec.Struct, frozen=True, kw_only=True):
         """The line, in which no name can add a row, move the cursor or change the direction."""
         names = [self.tool, self.resource] if self.tool or self.resource else [self.principal]
         source = " ".join(_short(one) for one in names if one)
-        change = f" {self.change}" if self.change else ""
         word = DECISIONS.get(self.decision, self.decision)
-        parts = [f"{self.at} {word:<8} {self.memory_class}{change} from {source}"]
+        what = " ".join(filter(None, (self.memory_class, self.change, "from", source)))
+        parts = [f"{self.at} {word:<8} {what}"]
         if self.observed:
             parts.append(_WOULD.get(self.observed, self.observed))
         if self.reason:
@@ -83,7 +83,8 @@ class PersonLines:
                 at=at,
                 decision=vocabulary.known(event.decision, vocabulary.DECISIONS),
                 reason=event.reason and vocabulary.known(event.reason, vocabulary.REASONS),
-                memory_class=vocabulary.known(event.memory_class, vocabulary.MEMORY_CLASSES),
+                memory_class=event.memory_class
+                and vocabulary.known(event.memory_class, vocabulary.MEMORY_CLASSES),
                 change=_CHANGES.get(event.operation, ""),
                 principal=event.principal,
                 tool=event.culprit_tool,

@@ -20,7 +20,14 @@ from proxy.model.call_judge import HostCalls
 from proxy.seams.access import check_no_floor
 from proxy.seams.environment import Environment
 from proxy.seams.faults import MalformedRequest, NotFound, UnknownWrite
-from proxy.seams.guard import ForwardStatus, GuardedCall, HostCall, ItemVerdict, RelayedText
+from proxy.seams.guard import (
+    ForwardStatus,
+    GuardedCall,
+    HostCall,
+    ItemVerdict,
+    RefusedCall,
+    RelayedText,
+)
 from proxy.seams.operation import FindInGraph, HttpReply, ReadGraph
 from proxy.seams.tenants import DEFAULT_TENANT
 from proxy.seams.waits import ReleaseBell
@@ -163,6 +170,8 @@ class GuardFront:
                     waiting.difference_update(name for name, _ in asked.pairs())
             case RelayedText():
                 await self._guard.saw(principal, asked)
+            case RefusedCall():
+                await self._guard.refused(principal, asked)
             case _:
                 raise NotFound
 

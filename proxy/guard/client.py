@@ -27,6 +27,7 @@ from proxy.seams.guard import (
     ItemVerdict,
     PinnedTool,
     PinState,
+    RefusedCall,
     RelayedText,
     UnsettledItem,
 )
@@ -178,6 +179,15 @@ class GuardClient:
         if len(sifted) != len(strings):
             raise StoreUnavailable("the gate answered for other strings than were asked")
         return tuple(sifted)
+
+    async def refused(self, principal: Principal, call: RefusedCall) -> None:
+        """Record a call that was refused unjudged.
+
+        Raises:
+            StorageError: The call is not recorded.
+        """
+        del principal
+        await self._ask("refused", call, None)
 
     async def saw(self, principal: Principal, segment: RelayedText) -> None:
         """Note a text that entered the agent's context.

@@ -56,6 +56,7 @@ from proxy.seams.guard import (
     ItemVerdict,
     PinnedTool,
     PinState,
+    RefusedCall,
     RelayedText,
     UnsettledItem,
 )
@@ -438,6 +439,11 @@ class LocalGuard:
     def has_key(self, candidate_id: CandidateId, key: str) -> None:
         """Note the key that the server gave a sent memory, until its outcome is recorded."""
         self._keys[candidate_id] = key
+
+    async def refused(self, principal: Principal, call: RefusedCall) -> None:
+        """Record a call that was refused unjudged, for telemetry alone."""
+        trace = self._surroundings.traces.accept([])
+        self._writing.refused(principal, call, self._dialect, trace)
 
     async def saw(self, principal: Principal, segment: RelayedText) -> None:
         """Note a text in the agent's context, as a possible origin of the agent's later writes.

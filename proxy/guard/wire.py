@@ -21,6 +21,7 @@ from proxy.seams.guard import (
     Name,
     PinnedTool,
     PinState,
+    RefusedCall,
     RelayedText,
     UnsettledItem,
 )
@@ -93,12 +94,22 @@ class EmptyAnswer(msgspec.Struct, frozen=True, kw_only=True):
     """The gate's answer to a request that returns nothing."""
 
 
-Asked = GuardedCall | Settlement | Strings | RelayedText | ToolList | ServerName | OneCandidate
+Asked = (
+    GuardedCall
+    | Settlement
+    | Strings
+    | RefusedCall
+    | RelayedText
+    | ToolList
+    | ServerName
+    | OneCandidate
+)
 ASKS: Final[dict[str, type[msgspec.Struct]]] = {
     "judge": GuardedCall,
     "settle": Settlement,
     "sift": Strings,
     "saw": RelayedText,
+    "refused": RefusedCall,
     "pin": ToolList,
     "unsettled": ServerName,
     "decided": OneCandidate,

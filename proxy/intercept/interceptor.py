@@ -68,6 +68,7 @@ from proxy.intercept.written import judged, not_judged, within_one_answer
 from proxy.seams.access import access_of
 from proxy.seams.environment import Embedder, Environment
 from proxy.seams.faults import MalformedRequest, RateLimited
+from proxy.seams.guard import RefusedCall
 from proxy.seams.operation import Proposal, WrittenItem
 from proxy.withhold.convictions import Convictions
 from storage.features.trust import RecordOutcome
@@ -182,9 +183,8 @@ class Interceptor:
         """
         odd = [*map(_odd, proposals)]
         if any(odd):
-            started_ns = self._out.clock_ns()
             for proposal in (one for one, why in zip(proposals, odd, strict=True) if why):
-                span = self._span(trace, dialect, started_ns)
+                span = self._span(trace, dialect, self._out.clock_ns())
                 reason = Reason.CHARACTER_REFUSED
                 self._out.record(refused_event(proposal, reason, principal, span))
             fine = tuple(one for one, why in zip(proposals, odd, strict=True) if not why)
@@ -240,6 +240,13 @@ class Interceptor:
                 for proposal, item in zip(proposals, items, strict=True)
             ]
         )
+
+    def refused(
+        self, principal: Principal, call: RefusedCall, dialect: str, trace: TraceContext
+    ) -> None:
+        """Record for telemetry a tool call that was refused before its items were read."""
+        span = self._span(trace, dialect, self._out.clock_ns())
+        self._out.record(refused_event(call, call.reason, principal, span))
 
     def _span(self, trace: TraceContext, dialect: str, started_ns: int) -> VerdictPlace:
         return VerdictPlace(

@@ -11,6 +11,7 @@ from policy.checks import STEPS
 from policy.labels.derive import HOST, is_lowered, named_class
 from policy.model import Basis, ChangeKind, Principal, SourceKind
 from policy.verdict import Reason
+from proxy.seams.guard import RefusedCall
 from proxy.seams.operation import Proposal
 from storage.audit import culprit_of, plain_name
 from storage.ground.errors import StorageError
@@ -74,19 +75,28 @@ def undecided_event(
 
 
 def refused_event(
-    proposal: Proposal, reason: Reason, by: Principal, span: VerdictPlace
+    refused: Proposal | RefusedCall, reason: Reason, by: Principal, span: VerdictPlace
 ) -> VerdictRecorded:
-    """The event of a change that was refused before it became a candidate, so without an id."""
+    """The event of a change, or of a tool call, that was refused before it became a candidate.
+
+    It has no id, and that of a call has no class.
+    """
+    if isinstance(refused, RefusedCall):
+        operation, memory_class = "execute_tool", ""
+        server, tool = plain_name(refused.server), plain_name(refused.tool)
+    else:
+        operation, memory_class = _OPERATION[refused.change], refused.memory_class.value
+        server = tool = ""
     return VerdictRecorded(
         context=span.context,
-        operation=_OPERATION[proposal.change],
+        operation=operation,
         dialect=span.dialect,
         started_ns=span.started_ns,
         ended_ns=span.ended_ns,
         decision="reject",
         reason=reason.value,
         step=0,
-        memory_class=proposal.memory_class.value,
+        memory_class=memory_class,
         source_kind=SourceKind.UNKNOWN.value,
         claimed_source_kind="",
         basis=Basis.UNPROVEN.value,
@@ -102,6 +112,8 @@ def refused_event(
         queued_us=0,
         gate_us=0,
         commit_us=0,
+        culprit_server=server,
+        culprit_tool=tool,
     )
 
 

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
+
 import msgspec
 
+from policy.model import NAME_LEN_MAX
 from policy.verdict import Reason
 from proxy.dialects.files.edits import FileCall, item_of
 from proxy.dialects.mcp.calls import ToolCall, read_call, without
@@ -16,7 +19,7 @@ from proxy.mcp.connection import RelayConnection, ServerGone, Side
 from proxy.mcp.pending_requests import PendingRequest, join_of, short
 from proxy.mcp.people import People, meta_of
 from proxy.seams.faults import MalformedRequest
-from proxy.seams.guard import ForwardStatus, GuardedCall, ItemVerdict
+from proxy.seams.guard import ForwardStatus, GuardedCall, ItemVerdict, RefusedCall
 from proxy.seams.observations import observation_of_call
 from proxy.settle.forwarder import UNDECIDED, admitted_of, judge
 
@@ -92,7 +95,7 @@ class Calls:
         if refusal is None and call is not None:
             refusal = call.closed(by_agent=self._connection.is_agent)
         if refusal is not None:
-            await self._refused(pending, self._connection.observation(refusal))
+            await self._refused(pending, refusal, self._connection.observation(refusal))
             return None
         if call is None:
             return None
@@ -109,7 +112,7 @@ class Calls:
             return await read_files(self._connection, call, meta_of(message))
         except MalformedRequest as error:
             text = f"{observation_of_call(Reason.CALL_MALFORMED)} ({error.detail})"
-            await self._refused(pending, text)
+            await self._refused(pending, Reason.CALL_MALFORMED, text)
             return None
 
     async def _write(
@@ -119,11 +122,12 @@ class Calls:
             # A call that runs as a task is refused: its answer reports that the task began, not
             # the outcome, by which the items have to be settled.
             text = f"{observation_of_call(Reason.CALL_MALFORMED)} (params.task: not for a write)"
-            await self._refused(pending, text)
+            await self._refused(pending, Reason.CALL_MALFORMED, text)
             return None
         judged = await self._judged(message, pending, call)
         if judged is None:
-            await self._refused(pending, self._connection.observation(Reason.GATE_UNAVAILABLE))
+            text = self._connection.observation(Reason.GATE_UNAVAILABLE)
+            await self._connection.refuse(pending, [text])
             return None
         admitted = admitted_of(judged)
         if pending.cancelled.is_set() or self._connection.gone.is_set():
@@ -137,7 +141,7 @@ class Calls:
         outgoing = _reduced(message, call, judged)
         if outgoing is None:
             await self._connection.forwarding.settle(admitted, ForwardStatus.FAILED)
-            await self._refused(pending, observation_of_call(Reason.CALL_MALFORMED))
+            await self._refused(pending, Reason.CALL_MALFORMED)
             return None
         pending.admitted = admitted
         pending.items = tuple(
@@ -169,7 +173,7 @@ class Calls:
             found = retried(message.params)
         except MalformedRequest as error:
             text = f"{observation_of_call(Reason.CALL_MALFORMED)} ({error.detail})"
-            await self._refused(pending, text)
+            await self._refused(pending, Reason.CALL_MALFORMED, text)
             return True
         if found is None:
             return False
@@ -177,15 +181,23 @@ class Calls:
             found.state, self._connection.principal.principal_id
         )
         if waiting is None:
-            await self._refused(pending, observation_of_call(Reason.CALL_MALFORMED))
+            await self._refused(pending, Reason.CALL_MALFORMED)
         elif found.answer is not Reaction.ACCEPT:
-            await self._refused(pending, waiting.observation)
+            await self._connection.refuse(pending, [waiting.observation])
         else:
             self._people.wait(pending, waiting.candidate_id, waiting.observation)
         return True
 
-    async def _refused(self, pending: PendingRequest, observation: str) -> None:
-        await self._connection.refuse(pending, [observation])
+    async def _refused(
+        self, pending: PendingRequest, reason: Reason, observation: str = ""
+    ) -> None:
+        """Answer a call that is not judged, and record it where the gate can be reached."""
+        connection = self._connection
+        await connection.refuse(pending, [observation or observation_of_call(reason)])
+        tool = (pending.tool or "")[:NAME_LEN_MAX]
+        call = RefusedCall(server=connection.server.name, tool=tool, reason=reason)
+        with contextlib.suppress(*UNDECIDED):
+            await connection.guard.refused(connection.principal, call)
 
 
 def _reduced(message: Message, call: ToolCall, judged: tuple[ItemVerdict, ...]) -> Message | None:

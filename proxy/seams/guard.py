@@ -115,6 +115,14 @@ class GuardedCall(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
     traceparent: Annotated[str, Meta(max_length=64)] | None = None
 
 
+class RefusedCall(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """A tool call that was refused before its items were judged; it has no leaf and no verdict."""
+
+    server: Annotated[str, Meta(max_length=NAME_LEN_MAX)]
+    tool: Annotated[str, Meta(max_length=NAME_LEN_MAX)]
+    reason: Reason
+
+
 class HostCall(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """A call that an agent's host is about to make, as the host reports it to its hook.
 
@@ -238,6 +246,10 @@ class Guard(Protocol):
         """Check the strings of a read's answer; return True for each that must be withheld."""
         ...
 
+    async def refused(self, principal: Principal, call: RefusedCall) -> None:
+        """Record a call that was refused unjudged, for telemetry alone."""
+        ...
+
     async def saw(self, principal: Principal, segment: RelayedText) -> None:
         """Record a segment that entered the agent's context, to name it as culprit later."""
         ...
@@ -267,6 +279,10 @@ class GuardAhead(Protocol):
 
     async def judge_ahead(self, principal: Principal, call: GuardedCall) -> tuple[ItemVerdict, ...]:
         """Judge as `Guard.judge` does, but never reuse the verdicts of an earlier, equal call."""
+        ...
+
+    async def refused(self, principal: Principal, call: RefusedCall) -> None:
+        """Record a call that was refused unjudged, as `Guard.refused` does."""
         ...
 
     def server_of(self, principal: Principal, host_name: str) -> str | None:

@@ -25,7 +25,7 @@ from tests.integration.test_console_browser import PLAYWRIGHT
 
 FEED_S: Final = 600.0
 A_SECOND: Final = 1_000
-_WATCH: Final = Path(__file__).parents[1] / "integration" / "clients" / "console_watch.py"
+_WATCH: Final = Path(__file__).parents[1] / "integration" / "clients" / "console_now_drive.py"
 _BATCH: Final = 50
 _SAMPLES: Final = 20
 _PAGES: Final = 10
@@ -175,16 +175,21 @@ async def _tab(feed_s: float) -> list[str]:
         return [f"no tab: {reason}"]
     with tempfile.TemporaryDirectory() as place:
         async with running(Path(place)) as live:
-            count, alone = 0, await _fed(live, feed_s / 5)
+            await _fed(live, feed_s / _SAMPLES)  # what is made once is made now
+            rss_mb, fed = [_rss_mb()], [await _fed(live, feed_s / 5)]
+            rss_mb.append(_rss_mb())
             samples: list[dict[str, Any]] = []
             async with _watching(live) as watch:
                 for _ in range(_SAMPLES):
-                    count = await _fed(live, feed_s / _SAMPLES)
+                    fed.append(await _fed(live, feed_s / _SAMPLES))
                     samples.append({**await _weighed(watch), "sidecar_mb": _rss_mb()})
-    fed_a_second = count / (feed_s / _SAMPLES)
+            rss_mb.append(_rss_mb())
+    alone, beside = fed[0], sum(fed[1:])
+    grew = [(rss_mb[1] - rss_mb[0]) / alone * 1e4, (rss_mb[2] - rss_mb[1]) / beside * 1e4]
     lines = [
         f"{feed_s:.0f} s with a tab of Now; {A_SECOND} verdicts/s asked for",
-        f"{alone / (feed_s / 5):.0f} a second came without a tab, {fed_a_second:.0f} at the end",
+        f"verdicts/s: {alone / (feed_s / 5):.0f} without a tab, {beside / feed_s:.0f} beside it",
+        f"the sidecar grew by {grew[0]:.1f} MB for 10,000 without it, by {grew[1]:.1f} beside it",
     ]
     settled = samples[_SAMPLES // 5 :]
     named = ("tab_mb", "heap_mb", "browser_mb", "nodes", "sidecar_mb")

@@ -32,7 +32,7 @@ from proxy.guard.client import GuardClient
 from proxy.guard.store_requests import require_store_request
 from proxy.guard.wire import REQUEST_BYTES_MAX, SOCKET
 from proxy.seams.faults import MalformedRequest
-from proxy.seams.guard import ForwardStatus, Guard, Join, PinnedTool, RelayedText
+from proxy.seams.guard import ForwardStatus, Guard, Join, PinnedTool, RefusedCall, RelayedText
 from proxy.seams.operation import (
     DeleteWhere,
     GetMemory,
@@ -89,6 +89,16 @@ async def test_a_call_is_judged_settled_and_read_over_the_socket(gate: Gate) -> 
     await guard.saw(AGENT, RelayedText(server="web", tool="search", call_id="c", texts=(GOOD,)))
     pins = await guard.pin(AGENT, SERVER, (PinnedTool(name="read", digest="0" * 64),))
     assert pins.approved
+
+
+async def test_a_call_that_a_relay_refuses_is_counted_and_has_no_leaf(gate: Gate) -> None:
+    audit = gate.live.sidecar.store.audit
+    size, before = audit.head().size, await gate.live.operate("GET", "/verdicts")
+    refused = RefusedCall(server=SERVER, tool="forget <b>", reason=Reason.UNKNOWN_TOOL)
+    await gate.client.refused(AGENT, refused)
+    after = await gate.live.operate("GET", "/verdicts")
+    assert (before["decisions"], after["decisions"]) == ({}, {"reject": 1})
+    assert audit.head().size == size
 
 
 async def test_the_principal_is_the_peer_whatever_it_says(gate: Gate) -> None:

@@ -95,6 +95,10 @@ def test_what_was_refused_before_the_gate_is_a_line_that_leads_nowhere() -> None
     reason = Reason.CHARACTER_REFUSED
     event = msgspec.structs.replace(sample.REJECT, candidate_id="", reason=reason.value)
     assert LINES.of_event(event).endswith(f'"{WHY[reason]}"')
+    fields = {"memory_class": "", "culprit_tool": "forget", "culprit_server": "notes"}
+    event = msgspec.structs.replace(event, **fields, reason=Reason.UNKNOWN_TOOL.value)
+    said = f'refused  from forget notes · "{WHY[Reason.UNKNOWN_TOOL]}"'
+    assert LINES.of_event(event).endswith(said)
 
 
 def test_what_serves_is_no_line_and_what_fails_is_one() -> None:

@@ -18,6 +18,7 @@ from proxy.seams.guard import (
     ItemVerdict,
     PinnedTool,
     PinState,
+    RefusedCall,
     RelayedText,
     UnsettledItem,
 )
@@ -33,6 +34,7 @@ class MemoryGuard:
         self.states: dict[CandidateId, ForwardStatus | None] = {}  # None: admitted, not settled
         self.settled: list[tuple[CandidateId, ForwardStatus]] = []
         self.segments: list[RelayedText] = []
+        self.refusals: list[RefusedCall] = []
         self.held: dict[CandidateId, Item] = {}
         self.decisions: dict[CandidateId, ItemVerdict] = {}
         self.withheld: set[str] = set()
@@ -114,6 +116,10 @@ class MemoryGuard:
     ) -> tuple[bool, ...]:
         self._check(broken=self.sift_broken)
         return tuple(any(hidden in text for hidden in self.withheld) for text in strings)
+
+    async def refused(self, principal: Principal, call: RefusedCall) -> None:
+        self._check()
+        self.refusals.append(call)
 
     async def saw(self, principal: Principal, segment: RelayedText) -> None:
         self._check()

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from policy.verdict import Reason
 from proxy.mcp.relay import Server
 from proxy.seams.guard import ForwardStatus
 from proxy.settings.tool_maps import shipped_map
@@ -76,14 +77,17 @@ async def test_a_tool_that_no_map_names_is_a_write_and_is_refused(tool: str) -> 
     assert graph.got() == []
     assert "unknown_tool" in text_of(answer)
     assert guard.judged == []
+    (refused,) = guard.refusals
+    assert (refused.tool, refused.reason) == (tool, Reason.UNKNOWN_TOOL), "a person can see it"
 
 
 async def test_with_a_map_that_names_it_the_same_call_passes() -> None:
     # The control of the one above: it is the map that stops it.
-    async with connected(Server("search", context=True)) as (ends, graph, _):
+    async with connected(Server("search", context=True)) as (ends, graph, guard):
         await ends.client(call(1, "reset_everything", text="anything"))
         await ends.client_has(1)
     assert graph.got() == ["reset_everything"]
+    assert guard.refusals == []
 
 
 async def test_a_call_without_an_id_is_no_way_around() -> None:
