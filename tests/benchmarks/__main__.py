@@ -22,6 +22,7 @@ from tests.benchmarks import (
     neighbours,
     search,
     search_quality,
+    shard,
     stall,
     startup,
     tracing,
@@ -47,6 +48,7 @@ _BENCHES: dict[str, tuple[str, Callable[[], list[str]]]] = {
     "held": ("ten thousand that wait: the list, and a thousand refused in one act", held.run),
     "console": ("Review where ten thousand wait, and Now fed a thousand a second", console.run),
     "keys": ("ten thousand keys: how long each act on one holds the event loop", keys.run),
+    "shard": ("a journal in PostgreSQL against a bare insert and an own store", shard.run),
     "startup": ("start-up, disk and memory at 100,000 memories", startup.run),
     "neighbours": ("Chroma and SuperLocalMemory on the same work", neighbours.run),
     "guards": ("five other guards: the same attacks, the same counting", guards.run),
@@ -62,6 +64,7 @@ _HEAVY = frozenset(
         "keys",
         "views",
         "console",
+        "shard",
     }
 )
 
