@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 from collections.abc import Callable
 from pathlib import Path
 from typing import Final
@@ -36,6 +35,7 @@ from storage.sealed_log.session_log import (
     prints_key,
     session_keys,
 )
+from storage.sealed_log.shared_log import SharedRecords, open_shared_log
 from storage.shipped import ShippedStore, Shipping
 from storage.staging.staging import Staging
 from storage.tables.change import Generation
@@ -93,11 +93,9 @@ class EmbeddedStore(Store):
         writer: EmbeddedWriter,
         secrets: Secrets,
         options: EmbeddedOptions,
-        *,
-        begun: bool,
     ) -> None:
-        """`begun`: this process made the store, so that no earlier one served a model."""
-        self._begun = begun
+        # The session ledger's records of a shared store; None for a file of this machine alone.
+        self.shared_records: SharedRecords | None = None
         store, names = engine.parts.store, engine.parts.names
         self._directory = directory
         self._engine = engine
@@ -186,14 +184,11 @@ class EmbeddedStore(Store):
         """The session ledger's log and the records in it (`Store.open_session_log`)."""
         state = self._directory.root
         keys = session_keys(self._store_key, self._engine.generation.header.incarnation_name)
+        if self.shared_records is not None:
+            return open_shared_log(state, keys, self.shared_records)
         # If the session log's directory is missing, no model API was ever served, so no history is
         # lost.
         is_new = not (state / DIRECTORY).exists()
-        if not self.lmdb.synced:
-            # Another process may have served models since: what their sessions read is not known
-            # here, and counts as foreign.
-            shutil.rmtree(state / DIRECTORY, ignore_errors=True)
-            is_new = self._begun
         opened = open_session_log(state, keys, scar, is_new=is_new)
         return opened.log, opened.records
 
@@ -258,6 +253,8 @@ def open_embedded(
             options=options,
         )
         opened = assembly.assemble(checkpoint, embedder_id, dimension)
+        if shipping is not None:
+            opened.shared_records = SharedRecords(shipping.journal, shipping.sealing)
         complete = True
     except OSError as error:
         raise StoreUnavailable(f"the state directory cannot be used: {error.strerror}") from error
@@ -331,8 +328,7 @@ class _Assembly:
         self._directory.mark_bootstrapped()
         writer = EmbeddedWriter(engine, operating, copy, options.writer)
         writer.start()
-        begun = known is None
-        return EmbeddedStore(self._directory, engine, writer, self._secrets, options, begun=begun)
+        return EmbeddedStore(self._directory, engine, writer, self._secrets, options)
 
     def _engine(self, generation: Generation, durable: StoreHeader | None) -> Engine:
         header, options, store = generation.header, self._options, self._store

@@ -452,9 +452,11 @@ class Store(Features, ABC):
         """The session ledger's log and the records in it. Blocks; call it once for an open store.
 
         If a part of the log is lost, a new log is begun with the readable records and with `scar`,
-        a record that marks the log as incomplete for later starts.
+        a record that marks the log as incomplete for later starts. The log of a shared store is in
+        the journal, and is whole or refused.
 
         Raises:
+            StoreCorrupt: A row of the journal is missing, was changed, or is of another history.
             StoreUnavailable: The log cannot be opened or created.
         """
 

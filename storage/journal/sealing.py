@@ -58,9 +58,14 @@ class Sealing:
 
     def __init__(self, secret: bytes, store: str, stream: Stream) -> None:
         self.store = store
+        self._secret = secret
         self._stream = stream
         key = blake2b(store.encode(), digest_size=32, key=secret, person=b"journal")
         self._cipher = AESGCM(key.digest())
+
+    def of(self, stream: Stream) -> Sealing:
+        """The sealing of another stream of the same store."""
+        return Sealing(self._secret, self.store, stream)
 
     def seal(
         self, writes: Sequence[Write], last: Position, term: bytes, ordinals: tuple[int, int]

@@ -180,7 +180,7 @@ class SealedLog:
         """Append records in one or more frames. Worker thread only."""
         self._require_usable()
         try:
-            self._file.append(_frames(batch, self._file.frame_count))
+            self._file.append(frames_of(batch, self._file.frame_count))
         except OSError as error:
             raise StoreUnavailable(f"the session ledger cannot be written: {error}") from error
 
@@ -188,7 +188,7 @@ class SealedLog:
         """Replace the file by a new one. Worker thread only."""
         self._require_usable()
         try:
-            file = SealedFile.made(self._path, self._keys, _frames(records))
+            file = SealedFile.made(self._path, self._keys, frames_of(records))
         except OSError as error:
             raise StoreUnavailable(f"the session ledger cannot be rewritten: {error}") from error
         self._file.close()
@@ -230,7 +230,7 @@ def open_session_log(state: Path, keys: FileKeys, scar: bytes, *, is_new: bool =
             file = SealedFile(handle, keys, contents.drawn, frame_count, length)
         else:
             records = records if whole else (*records, scar)
-            file = SealedFile.made(path, keys, _frames(records))
+            file = SealedFile.made(path, keys, frames_of(records))
         fsync_directory(state)
     except OSError as error:
         raise StoreUnavailable(f"the session ledger cannot be opened: {error}") from error
@@ -243,7 +243,7 @@ def write_session_log(path: Path, keys: FileKeys, records: list[bytes]) -> None:
     Raises:
         OSError: The file could not be put in place.
     """
-    SealedFile.made(path, keys, _frames(records)).close()
+    SealedFile.made(path, keys, frames_of(records)).close()
 
 
 def records_of(contents: Contents) -> tuple[bytes, ...]:
@@ -251,7 +251,7 @@ def records_of(contents: Contents) -> tuple[bytes, ...]:
     return tuple(record for plain in contents.plains for record in _DECODE(plain))
 
 
-def _frames(records: Iterable[bytes], number: int = 0) -> list[Record]:
+def frames_of(records: Iterable[bytes], number: int = 0) -> list[Record]:
     """The records in groups that each fit into one frame, numbered from `number` on."""
     groups: list[list[bytes]] = []
     room = 0

@@ -102,15 +102,68 @@ def test_a_holder_in_an_empty_directory_has_all_that_was_answered(shard: Shard) 
     second.close()
 
 
-async def test_a_takeover_knows_that_it_does_not_know_what_sessions_read(shard: Shard) -> None:
+async def test_a_takeover_has_what_sessions_read_and_what_is_withheld(shard: Shard) -> None:
     journal = shard.journal()
-    for name, known in (("a", ()), ("b", (b"scar",)), ("a", (b"scar",))):
+    written: list[bytes] = []
+    for turn, name in enumerate(("a", "b", "a", "c")):
         store = shard.open(name, journal)
         log, records = store.open_session_log(b"scar")
-        await log.append([b"a session read a page"])
+        assert list(records) == written
+        written += [b"a session read a page %d" % turn, b"a text was refused %d" % turn]
+        await log.append(written[-2:-1])
+        await log.append(written[-1:])
+        assert await log.check() is None
+        if turn == 1:
+            # As after a compaction of the ledger.
+            written = [b"what is left", b"of all records"]
+            await log.rewrite(written)
+            assert journal.begins(Stream.SESSIONS) > 1
         await log.close()
         await asyncio.to_thread(store.close)
-        assert records == known
+
+
+@pytest.mark.parametrize("lost", ["before", "after"])
+async def test_records_of_sessions_without_an_answer_are_settled(shard: Shard, lost: str) -> None:
+    journal = Unanswered(shard.root / "journal", address="", store_format=STORE_FORMAT, lease_s=600)
+    store = shard.open("a", journal)
+    log, _ = store.open_session_log(b"scar")
+    journal.lost = lost
+    if lost == "before":
+        with pytest.raises(StoreUnavailable):
+            await log.append([b"one"])
+    else:
+        await log.append([b"one"])
+    # What was not stored is written with the next records.
+    await log.append([b"two"])
+    await log.close()
+    await asyncio.to_thread(store.close)
+    again = shard.open("b", journal)
+    log, records = again.open_session_log(b"scar")
+    assert records == (b"one", b"two")
+    await log.close()
+    await asyncio.to_thread(again.close)
+
+
+async def test_a_lost_or_foreign_row_of_sessions_refuses_the_log(shard: Shard) -> None:
+    journal = shard.journal()
+    store = shard.open("a", journal)
+    log, _ = store.open_session_log(b"scar")
+    for record in (b"one", b"two", b"three"):
+        await log.append([record])
+    await log.close()
+    first, second, third = sorted((shard.root / "journal" / "sessions").glob("0*"))
+    kept = second.read_bytes()
+    second.write_bytes(third.read_bytes())
+    with pytest.raises(StoreCorrupt, match=r"row 2 .* does not open"):
+        store.open_session_log(b"scar")
+    second.unlink()
+    with pytest.raises(StoreCorrupt, match=r"row 2 .* missing"):
+        store.open_session_log(b"scar")
+    second.write_bytes(kept)
+    first.write_bytes((shard.root / "journal" / "store" / first.name).read_bytes())
+    with pytest.raises(StoreCorrupt, match=r"row 1 .* does not open"):
+        store.open_session_log(b"scar")
+    await asyncio.to_thread(store.close)
 
 
 def test_a_past_holder_appends_nothing_and_answers_nothing(shard: Shard) -> None:
