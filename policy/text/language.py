@@ -102,7 +102,8 @@ _LEET_WORD: Final = re.compile(
 _LEET_SIGN: Final = re.compile(r"[013457@$!][a-z]")
 # A long text is searched in parts, each up to the end of a sentence or line, and in each part only
 # for the groups of phrases whose words the part has.
-_PART: Final = re.compile(r"[\s\S]{128,}?(?:[.!?]\s|\n)|[\s\S]++")
+_PART_LEN: Final = 128
+_PART: Final = re.compile(rf"[\s\S]{{{_PART_LEN},}}?(?:[.!?]\s|\n)|[\s\S]++")
 
 
 def language_of(shape: str) -> Language:
@@ -202,7 +203,8 @@ class _Parts(dict[str, _Part]):
 
 def _asked(reading: str, known: _Parts) -> Iterator[tuple[int, list[tuple[int, int]]]]:
     """The numbers of the groups whose needed words occur, each with the places to search."""
-    spaced, places = reading.translate(_TO_SPACES), _parts_of(reading)
+    spaced, length = reading.translate(_TO_SPACES), len(reading)
+    places = _parts_of(reading) if length > _PART_LEN else [(0, length)]
     parts = [known[spaced[start:end]] for start, end in places]
     having = defaultdict[int, list[int]](list)
     for at, part in enumerate(parts):
