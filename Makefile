@@ -74,6 +74,10 @@ test: install-dev
 # need them, below $$MNEMOGATE_CACHE or ~/.cache/mnemogate.
 test-full: install-dev install-minilm
 	MNEMOGATE_HEAVY=1 $(PYTEST) $(ARGS)
+	$(PYTEST) --store files $(SHARED)
+
+# A share of the suites of stores, on the copy of a shared store; `make soak` runs them whole.
+SHARED = tests/unit/storage/write tests/fault/test_commit_outcomes.py tests/fault/test_crash_points.py
 
 # In full what the fault tests take a share of, each with its planted bugs. The environment may set
 # other counts; an n-th share of the sweep is SOAK_EVERY=n.
@@ -85,6 +89,7 @@ soak: install-dev
 	$(BIN)/python -P -m tests.fault.crashstates --states $(SOAK_STATES)
 	$(BIN)/python -P -m tests.fault.kills --kills $(SOAK_KILLS)
 	$(BIN)/python -P -m tests.fault.syscalls --every $(SOAK_EVERY)
+	$(PYTEST) --store files tests/unit/storage tests/conformance tests/property tests/fault
 
 bench: install-dev
 	$(BIN)/python -P -m tests.benchmarks $(ARGS)
