@@ -82,7 +82,8 @@ _TO_SPACES: Final = str.maketrans(
 )
 # A word between blanks, without marks around it: "_always" is emphasis, not a name.
 _BARE_WORD: Final = re.compile(r"[^\s\-_'](?:\S*[^\s\-_'])?")
-_JOINED_LEN_MIN: Final = 12
+# A word as long as the shortest of `_JOINED`.
+_LONG_WORD: Final = re.compile(r"(?<!\S)\S{12,}")
 # Quotation marks, and marks that make words bold or code: such marks may be around an order, or
 # inside it.
 _MARKED: Final = re.compile("[\"'`*~\u00ab\u00bb\u2039\u203a\u300c\u300d\u300e\u300f]")
@@ -127,7 +128,7 @@ def _unleeted(shape: str, letters: dict[int, str]) -> Iterator[str]:
 
 
 def _spoken(shape: str) -> Language:
-    words = shape.translate(_TO_SPACES).split()
+    words = shape.translate(_TO_SPACES)
     readings = [shape]
     # A quotation or emphasis mark may be inside a sentence or begin one, so the text is read both
     # ways.
@@ -136,7 +137,7 @@ def _spoken(shape: str) -> Language:
     # "from-now-on" is three words, "never-ending" is one: so words with marks between them are read
     # both ways.
     if (together := set_together(shape)) != shape:
-        words += together.translate(_TO_SPACES).split()
+        words += " " + together.translate(_TO_SPACES)
         readings.append(together)
     # A line end may also be inside a sentence, together with the mark that begins the next line of
     # a quotation, list or table.
@@ -236,11 +237,10 @@ def _with_neighbours(count: int, chosen: list[int]) -> Iterator[tuple[int, int]]
         yield max(0, near[0] - 1), min(count - 1, near[-1] + 1)
 
 
-def _joined(words: list[str]) -> Language:
+def _joined(words: str) -> Language:
+    """The kinds of the words that are phrases without blanks."""
     found = Language.PLAIN
-    if len(max(words, key=len, default="")) < _JOINED_LEN_MIN:
-        return found
-    for word in [word for word in words if len(word) >= _JOINED_LEN_MIN]:
+    for word in _LONG_WORD.findall(words):
         bare = word.replace("_", "")
         for speaks, pattern in _JOINED:
             if pattern.search(bare):

@@ -75,7 +75,8 @@ class LineDecisions:
         """The decisions of people on the lines of a candidate."""
         group = self._group(candidate)
         # Most groups have no decision, and then the candidate's text is not read.
-        if not next(change.draft.keys(LINES, group), b"").startswith(group):
+        any_there = change.draft.count(LINES) and next(change.draft.keys(LINES, group), b"")
+        if not any_there or not any_there.startswith(group):
             return PersonDecisions()
         denied = any(change.draft.has(LINES, one) for one in self._keys(candidate, _DENIED))
         acts = self._acts(change, group)
