@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from policy.model import Channel
+from tests.integration.operator_line import line
 from tests.integration.running import AGENT_KEY, Running, running
 
 QUESTION = "Where is the office?"
@@ -109,6 +110,16 @@ async def test_topics_and_preferences_are_of_what_is_live_in_one_tenant(tmp_path
         for bad in ("[drinks", "drinks = 3", "[drinks]"):
             asked = {"categories": bad}
             await sidecar.operate("POST", "/insight/preferences", asked, status=422)
+        said = await line(sidecar, "insight", "topics", "--n", "2", "--label", "user_input")
+        assert "canary" in said.out
+        file = tmp_path / "drinks.toml"
+        file.write_text(toml, encoding="utf-8")
+        chosen = ("insight", "preferences", "--categories", str(file))
+        said = await line(sidecar, *chosen, "--json")
+        assert [one["memory_ids"] for one in said.data["preferences"]] == [[ids[2]]]
+        file.write_bytes(b"[drinks\xff")
+        said = await line(sidecar, *chosen)
+        assert (said.code, "categories: " in said.out) == (2, True), said.out
         for one in ids:
             await sidecar.operate("POST", f"/memories/{one}/quarantine", {})
         for name in ("topics", "preferences"):
