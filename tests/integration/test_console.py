@@ -8,11 +8,14 @@ from pathlib import Path
 from typing import NamedTuple
 
 import aiohttp
+import msgspec
 import pytest
 
 from policy.model import CandidateId, Channel, OperatorScope, Principal, PrincipalId, Tenant
 from proxy.admin.wire.operator_routes import ROUTES
+from proxy.admin.wire.store import StatusView
 from proxy.compose.app import Composition
+from proxy.console.now import troubles
 from proxy.console.registry import PAGES
 from storage.audit import LastVerdict, VerdictLeaf, decode_leaf
 from storage.features.upstream.upstream_state import UpstreamState
@@ -398,3 +401,15 @@ async def test_now_shows_what_is_held_and_streams_without_content(live: Running)
         await live.operate("POST", f"/keys/{key_id}/revoke", {})
         with pytest.raises(aiohttp.ClientPayloadError):
             await stream.read()
+
+
+async def test_now_names_what_is_wider_than_as_shipped_and_who_is_behind(tmp_path: Path) -> None:
+    async with running(tmp_path, tables='places = "tell"') as live:
+        page = (await Browser(live).ask("/now")).text
+        assert "Wider than as shipped: places: tell" in page
+        assert all(f'id="rate-{one}"' in page for one in ("admit", "hold", "reject"))
+        status = msgspec.convert(await live.operate("GET", "/status"), StatusView)
+    assert status.wider == ("places: tell, so new lines of files reach every prompt",)
+    late = troubles(msgspec.structs.replace(status, wider=(), receivers_behind=("ops", "pager")))
+    assert late == ["Steps of incidents wait to be sent to receivers: ops, pager."]
+    assert troubles(msgspec.structs.replace(status, wider=())) == [], "control"

@@ -259,13 +259,15 @@ async def test_hostile_names_run_nothing_and_are_seen_as_they_are(
         table = f'[[model]]\nname = "anthropic"\napi = "anthropic"\nurl = "{model.url}"\n'
         async with running(tmp_path, tables=table) as live:
             out = str(artefacts("console-pictures-names"))
-            asked = {**browses, "admin": live.admin_url, "parts": ["pictures"], "out": out}
+            asked = {**browses, "admin": live.admin_url, "out": out}
+            asked["parts"] = ["control", "pictures"]
             asked["widths"] = ["360", "1440"]
             seen = await asyncio.to_thread(driven, {**asked, "paths": await named(live)})
             live_url = f"{live.admin_url}/"
     assert seen["ran"] == []
     assert seen["errors"] == []
     assert seen["raw"] == []
+    assert seen["control"] == [1, True, 1], "control: each would have been seen"
     asked_for = {one.replace(f"me:{OPERATOR_KEY}@", "") for one in seen["requests"]}
     assert {one for one in asked_for if not one.startswith(live_url)} == set()
     assert {where: found for where, found in seen["axe"].items() if found} == {}

@@ -59,6 +59,16 @@ class Drive:
         page.goto(self.base + path)
         return page
 
+    def control(self) -> None:
+        """A page without the console's walls, where a script runs and a word is cut."""
+        page = self.browser.new_page()
+        page.set_content(
+            "<main><script>window.ran = 1</script><p style='width:9px'>www\u202ewww</p></main>"
+        )
+        seen = [page.evaluate("window.ran"), page.evaluate(RAW), len(page.evaluate(CUT))]
+        self.seen["control"] = seen
+        page.close()
+
     def pictures(self) -> None:
         source = Path(self.asked["axe"]).read_text()
         for name in self.asked.get("widths", WIDTHS):
@@ -206,7 +216,7 @@ class Drive:
         page.click("button[value=deny]")
         self.seen["denied in a session"] = page.inner_text("main")
         page.goto(f"{base}/now")
-        page.wait_for_function("document.getElementById('live').textContent.startsWith('Live.')")
+        page.locator("#live", has_text="Live.").wait_for()
         page.click("header button")
         self.seen["signed out"] = [page.url.removeprefix(base), len(context.cookies())]
         page.goto(f"{base}/memory")
@@ -230,6 +240,7 @@ def main() -> None:
         browser = playwright.chromium.launch(executable_path=asked["chromium"], args=arguments)
         drive = Drive(browser, asked)
         parts = {
+            "control": drive.control,
             "pictures": drive.pictures,
             "foreign": drive.foreign,
             "keyboard": drive.keyboard,
