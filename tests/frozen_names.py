@@ -17,7 +17,7 @@ import sys
 import tomllib
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, cast
 
 from policy.verdict import Reason
 from proxy.admin.wire.operator_routes import API, ROUTES
@@ -71,7 +71,7 @@ def _below(parser: argparse.ArgumentParser) -> dict[str, argparse.ArgumentParser
     found: dict[str, argparse.ArgumentParser] = {}
     for action in parser._actions:
         if isinstance(action, argparse._SubParsersAction):
-            found |= action.choices
+            found |= cast("dict[str, argparse.ArgumentParser]", vars(action)["choices"])
     return found
 
 
@@ -92,14 +92,14 @@ def _flat(table: Mapping[str, Any], above: str = "") -> Iterator[str]:
     for key, value in table.items():
         yield f"{above}{key}"
         if isinstance(value, dict):
-            yield from _flat(value, f"{above}{key}.")
+            yield from _flat(cast("dict[str, Any]", value), f"{above}{key}.")
 
 
 def _values() -> Iterator[str]:
     """The closed lists that verdicts, spans and labels draw from."""
     for name, value in vars(vocabulary).items():
         if isinstance(value, frozenset) and name.isupper() and name != "REASONS":
-            yield from (f"{name.lower()}: {one}" for one in value)
+            yield from (f"{name.lower()}: {one}" for one in cast("frozenset[str]", value))
 
 
 def _members() -> Iterator[str]:
@@ -158,7 +158,7 @@ def main() -> int:
     parser.add_argument("--without", action="append", default=[], metavar="NAME")
     dropped: list[str] = parser.parse_args().without
     now = names()
-    held = listed() if LIST.exists() else {}
+    held = listed()
     missing = [one for one in gone(held, now) if one not in dropped]
     if missing:
         sys.stderr.write("".join(f"gone: {one}\n" for one in missing))

@@ -12,7 +12,7 @@ import re
 from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, Final
+from typing import Final, TypeAlias
 
 import msgspec
 import pytest
@@ -37,23 +37,31 @@ _ORDER: Final = re.compile(r"Always .{1,90} when I ask about .{1,60}")
 _KEYS: Final = 40
 _TRIES: Final = 5
 _BUSY: Final = 500
+WAITING: Final = 202
 
 Found = list[list[list[int]]]
 
 
 class Chats(msgspec.Struct, frozen=True, kw_only=True):
-    """Conversations with the kind of each question, and who said each text."""
+    """Conversations with the kind of each question."""
 
     each: list[Conversation]
     kinds: list[list[str]]
-    roles: list[list[str]]
 
 
 class Recalled(msgspec.Struct, frozen=True, kw_only=True):
-    """The answers of a system, and which texts of each conversation it stored."""
+    """The answers of a system, and what each text of each conversation was answered."""
 
     found: Found
-    stored: list[frozenset[int]]
+    statuses: list[list[int]]
+
+    @property
+    def stored(self) -> list[frozenset[int]]:
+        """The places of the texts that were stored."""
+        return [
+            frozenset(at for at, status in enumerate(each) if status in ADMITTED)
+            for each in self.statuses
+        ]
 
 
 def recall(chats: Chats, answers: Found, asked: Sequence[Sequence[bool]]) -> float:
@@ -93,35 +101,31 @@ async def _recalled(chats: Chats, extras: Extras) -> tuple[Recalled, Found]:
     """The answers over HTTP, and those by likeness alone from the same store."""
     answers: Found = []
     likeness: Found = []
-    stored: list[frozenset[int]] = []
+    statuses: list[list[int]] = []
     async with running(BY_NAME["S4"], extras) as bench:
         for one in chats.each:
-            stored.append(await _written(bench, one))
+            statuses.append(await _written(bench, one))
             key = await bench.key("reader", tenant=one.name)
             places = {text.strip(): at for at, text in enumerate(one.texts)}
             told = [await bench.recalled(key, question, TOP) for question in one.questions]
             answers.append([[places[text.strip()] for text in each] for each in told])
             near = [by_likeness(bench, one.name, question) for question in one.questions]
             likeness.append([[places[text.strip()] for text in each] for each in near])
-    return Recalled(found=answers, stored=stored), likeness
+    return Recalled(found=answers, statuses=statuses), likeness
 
 
-async def _written(bench: Bench, one: Conversation) -> frozenset[int]:
-    """The places of the texts that neither wait nor were refused; a busy sidecar is asked again."""
+async def _written(bench: Bench, one: Conversation) -> list[int]:
+    """The status of each text; a busy sidecar is asked again."""
     keys = [await bench.key(f"writer-{at}", tenant=one.name) for at in range(_KEYS)]
-    left = list(range(len(one.texts)))
-    stored: list[int] = []
-    statuses: Counter[int] = Counter()
+    statuses = [_BUSY] * len(one.texts)
     for _ in range(_TRIES):
+        left = [at for at, status in enumerate(statuses) if status >= _BUSY]
         bodies = [(keys[at % _KEYS], Write(text=one.texts[at])) for at in left]
-        answers = await bench.written(bodies, at_once=4)
-        statuses = Counter(answer.status for answer in answers)
-        both = list(zip(left, answers, strict=True))
-        stored += [at for at, answer in both if answer.status in ADMITTED]
-        left = [at for at, answer in both if answer.status >= _BUSY]
-        if not left:
-            return frozenset(stored)
-    raise Broken(f"texts were answered {statuses}")
+        for at, answer in zip(left, await bench.written(bodies, at_once=4), strict=True):
+            statuses[at] = answer.status
+    if max(statuses, default=0) >= _BUSY:
+        raise Broken(f"texts were answered {Counter(statuses)}")
+    return statuses
 
 
 async def _compared(board: Board, title: str, chats: Chats) -> Recalled:
@@ -166,42 +170,43 @@ async def locomo(board: Board) -> None:
         pytest.skip(f"{CORPORA} names no directory")
     each = conversations_of(place)
     nothing = [[""] * len(one.questions) for one in each]
-    chats = Chats(each=each, kinds=nothing, roles=[[""] * len(one.texts) for one in each])
+    chats = Chats(each=each, kinds=nothing)
     gate = await _compared(board, "LoCoMo, third-person notes", chats)
-    waiting = sum(
-        len(one.texts) - len(stored) for one, stored in zip(each, gate.stored, strict=True)
-    )
+    waiting = sum(each.count(WAITING) for each in gate.statuses)
     board.holds("LoCoMo: notes that wait", waiting, 0)
 
 
 async def beam(board: Board) -> None:
-    """BEAM's chats, each turn a memory, and those of its questions that name their turns."""
+    """BEAM's chats: each turn of its person a memory, and the questions that name such turns."""
     if not os.environ.get(BEAM):
         pytest.skip(f"{BEAM} names no checkout of BEAM")
-    chats = _chats(Path(os.environ[BEAM]) / "chats" / "100K")
-    gate = await _compared(board, "BEAM 100K, turns", chats)
-    said: Counter[str] = Counter()
-    waits: Counter[str] = Counter()
-    for one, roles, stored in zip(chats.each, chats.roles, gate.stored, strict=True):
-        for at, (text, role) in enumerate(zip(one.texts, roles, strict=True)):
-            # Each chat has standing orders of its person, all of one form, which wait by design.
-            name = "order" if role == "user" and _ORDER.fullmatch(text) else role
-            said[name] += 1
-            waits[name] += at not in stored
-    for name, most in (("user", USERS_MAX), ("assistant", ASSISTANTS_MAX)):
-        share = 1_000 * waits[name] / said[name]
-        board.holds(
-            f"BEAM: of 1,000 turns of a {name} wait",
-            f"{share:.1f}",
-            f"≤ {most}",
-            held=share <= most,
-        )
-    share = waits["order"] / max(said["order"], 1)
+    place = Path(os.environ[BEAM]) / "chats" / "100K"
+    chats = _chats(place, "user")
+    gate = await _compared(board, "BEAM 100K, turns of people", chats)
+    # Each chat has standing orders of its person, all of one form, which wait by design.
+    orders: Counter[bool] = Counter()
+    others: Counter[bool] = Counter()
+    for one, statuses in zip(chats.each, gate.statuses, strict=True):
+        for text, status in zip(one.texts, statuses, strict=True):
+            (orders if _ORDER.fullmatch(text) else others)[status == WAITING] += 1
+    _waits(board, "people", others, USERS_MAX)
+    answers: Counter[bool] = Counter()
+    async with running(BY_NAME["S4"]) as bench:
+        for one in _chats(place, "assistant").each:
+            answers.update(status == WAITING for status in await _written(bench, one))
+    _waits(board, "assistants", answers, ASSISTANTS_MAX)
     board.holds(
         "control: standing orders wait",
-        f"{waits['order']} of {said['order']}",
+        f"{orders[True]} of {orders.total()}",
         "most",
-        held=share > 0.5,
+        held=orders[True] > orders[False],
+    )
+
+
+def _waits(board: Board, whose: str, waits: Counter[bool], most: float) -> None:
+    share = 1_000 * waits[True] / waits.total()
+    board.holds(
+        f"BEAM: of 1,000 turns of {whose} wait", f"{share:.1f}", f"≤ {most}", held=share <= most
     )
 
 
@@ -215,23 +220,26 @@ class _Batch(msgspec.Struct):
     turns: list[list[_Turn]]
 
 
+_List: TypeAlias = list[int]
+_Ids: TypeAlias = list[int | _List] | dict[str, int | list[int | _List]]
+
+
 class _Asked(msgspec.Struct):
     question: str
-    source_chat_ids: Any = None
+    source_chat_ids: _Ids | None = None
 
 
-def _chats(place: Path) -> Chats:
+def _chats(place: Path, role: str) -> Chats:
     each: list[Conversation] = []
     kinds: list[list[str]] = []
-    roles: list[list[str]] = []
     for path in sorted(place.glob("*/chat.json")):
         batches = msgspec.json.decode(path.read_bytes(), type=list[_Batch])
         turns = [turn for batch in batches for group in batch.turns for turn in group]
         # BEAM puts a number at the end of a person's question; equal turns are one memory.
-        said: dict[str, tuple[str, set[int]]] = {}
+        said: dict[str, set[int]] = {}
         for turn in turns:
-            text = turn.content.partition("->->")[0].strip()
-            said.setdefault(text, (turn.role, set()))[1].add(turn.id)
+            if turn.role == role:
+                said.setdefault(turn.content.partition("->->")[0].strip(), set()).add(turn.id)
         asked = msgspec.json.decode(
             (path.parent / "probing_questions" / "probing_questions.json").read_bytes(),
             type=dict[str, list[_Asked]],
@@ -251,19 +259,16 @@ def _chats(place: Path) -> Chats:
             )
         )
         kinds.append([kind for kind, _, _ in questions])
-        roles.append([role for role, _ in said.values()])
-    return Chats(each=each, kinds=kinds, roles=roles)
+    return Chats(each=each, kinds=kinds)
 
 
-def _gold(said: dict[str, tuple[str, set[int]]], ids: set[int]) -> frozenset[int]:
-    return frozenset(at for at, (_, turns) in enumerate(said.values()) if turns & ids)
+def _gold(said: dict[str, set[int]], ids: set[int]) -> frozenset[int]:
+    return frozenset(at for at, turns in enumerate(said.values()) if turns & ids)
 
 
-def _ids(value: object) -> set[int]:
+def _ids(value: _Ids | _List | int | None) -> set[int]:
     """Every number in a list, or in the lists that an object names."""
-    if isinstance(value, bool) or value is None:
-        return set()
-    if isinstance(value, int):
-        return {value}
-    parts = list(value.values()) if isinstance(value, dict) else value
-    return set().union(*(_ids(part) for part in parts)) if isinstance(parts, list) else set()
+    if value is None or isinstance(value, int):
+        return set() if value is None else {value}
+    parts = value.values() if isinstance(value, dict) else value
+    return {one for part in parts for one in _ids(part)}
