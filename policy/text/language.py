@@ -224,7 +224,7 @@ def _asked(reading: str, known: _Parts) -> Iterator[tuple[int, list[tuple[int, i
 
 
 def _parts_of(text: str) -> list[tuple[int, int]]:
-    return [*map(re.Match.span, _PART.finditer(text))]
+    return [found.span() for found in _PART.finditer(text)]
 
 
 def _with_neighbours(count: int, chosen: list[int]) -> Iterator[tuple[int, int]]:

@@ -39,7 +39,7 @@ class _Element(msgspec.Struct, eq=False):
     """One element of a list, and the value that each reader has parsed from it."""
 
     value: dict[str, Json]
-    read: dict[object, Any] = msgspec.field(default_factory=dict)
+    read: dict[object, Any] = msgspec.field(default_factory=dict[object, Any])
 
 
 class _Conversation(list[Json]):

@@ -22,7 +22,7 @@ REFUSED_ROUTE: Final = "refused"
 class Departure(msgspec.Struct, eq=False):
     """An event, such as that a peer has left, that calls registered callbacks. Event loop only."""
 
-    _told: list[Callable[[], None]] = msgspec.field(default_factory=list)
+    _told: list[Callable[[], None]] = msgspec.field(default_factory=list[Callable[[], None]])
     _happened: bool = False
 
     def tell(self, told: Callable[[], None]) -> None:
@@ -59,7 +59,7 @@ class AnswerDeadline(msgspec.Struct, eq=False):
     gone: Departure = msgspec.field(default_factory=Departure)
     # Whether a credential of the request has ended, so that its answer may not be sent.
     over: bool = False
-    _accesses: list[Access] = msgspec.field(default_factory=list)
+    _accesses: list[Access] = msgspec.field(default_factory=list[Access])
 
     def __enter__(self) -> Self:
         """Begin to watch for the peer's departure."""
