@@ -566,11 +566,14 @@ class Services:
         )
 
     def guard_front(self, halt: Callable[[], None]) -> GuardFront:
-        """The front of the sidecar's own Unix socket, for relays."""
+        """The front of the sidecar's own Unix socket, for relays and hooks."""
+        # A hook's call is judged with the places and tool maps of all agents' models.
+        memory, maps = self._foundation.memory, maps_of_agents(self._foundation.settings.model)
+        withheld = memory.withholding.refusal if memory else nothing_withheld
         return GuardFront(
             guard=self.guard,
             operations=self.operations,
-            host_calls=self._host_calls(),
+            host_calls=HostCalls(self._reply_judge(), maps, withheld),
             authenticator=self.authenticator,
             surroundings=self._foundation.surroundings,
             halt=halt,
@@ -578,12 +581,6 @@ class Services:
             own_uid=os.geteuid(),
             unbound=self._unbound,
         )
-
-    def _host_calls(self) -> HostCalls:
-        """The judge of what hooks report, with the places and tool maps of all agents' models."""
-        memory, maps = self._foundation.memory, maps_of_agents(self._foundation.settings.model)
-        withheld = memory.withholding.refusal if memory else nothing_withheld
-        return HostCalls(self._reply_judge(), maps, withheld)
 
     def _reply_judge(self) -> ReplyJudge:
         tools = (self.ledger.unmapped, self.ledger.programs)
