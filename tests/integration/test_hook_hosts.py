@@ -362,7 +362,7 @@ async def test_what_openclaw_calls_is_denied(tmp_path: Path, way: str) -> None:
     settings = host.example("openclaw/openclaw.json", ".openclaw/openclaw.json")
     calls = (
         ("/write", {"path": "AGENTS.md", "content": ORDER}),
-        ("/exec", {"command": f"printf '{ORDER}' > SOUL.md"}),
+        ("/write", {"path": "SOUL.md", "content": ORDER}),
         ("/write", {"path": "MEMORY.md", "content": f"{FACT}\n"}),
     )
     gate = nullcontext() if way == "no gate" else running(tmp_path)
