@@ -55,7 +55,7 @@ class ShippedDraft(Draft):
         self._store = store
         # The last value of each key that was written, framed; None for a removed key.
         self._writes: dict[tuple[bytes, bytes], bytes | None] = {}
-        self._ordinals = (0, 0)
+        self._ordinals = range(0)
 
     def put(self, table: bytes, key: bytes, payload: bytes) -> bytes:
         """Frame, store and record a payload (`Draft.put`)."""
@@ -75,7 +75,7 @@ class ShippedDraft(Draft):
     def put_header(self, header: StoreHeader) -> None:
         """Replace the store's header, and record its ordinals."""
         before = self.header()
-        self._ordinals = (0 if before is None else before.next_ordinal, header.next_ordinal)
+        self._ordinals = range(before.next_ordinal if before else 0, header.next_ordinal)
         super().put_header(header)
 
     def _put_uncounted(self, key: bytes, payload: bytes) -> bytes:
@@ -88,6 +88,7 @@ class ShippedDraft(Draft):
 
         Raises:
             LeaseLost: Another process holds the store; nothing was written.
+            StoreUnavailable: The disk has too little room for the copy; nothing was written.
             TransactionFailed: The outcome is unknown until `ShippedStore.reopen` has settled it.
         """
         writes = [Write(bytes(table), key, value) for (table, key), value in self._writes.items()]
@@ -196,20 +197,24 @@ class ShippedStore(LmdbStore):
         """Start the write transaction (`LmdbStore.begin`).
 
         Raises:
-            StoreUnavailable: The lease is over, or the disk has too little room for the copy.
+            StoreUnavailable: The lease is over.
             TransactionFailed: The environment has to be reopened first.
         """
         self._refuse_without_lease()
-        # What is appended cannot be taken back, so the copy must have room for it before.
-        if self.bytes_free() < _COPY_RESERVE_BYTES:
-            raise StoreUnavailable("no room for the copy of the store: No space left on device")
         return self._draft()
 
-    def ship(self, writes: Sequence[Write], ordinals: tuple[int, int], draft: ShippedDraft) -> None:
+    def ship(self, writes: Sequence[Write], ordinals: range, draft: ShippedDraft) -> None:
         """Append one transaction to the journal, then commit it to the copy.
 
         Raises what `ShippedDraft.commit` raises.
         """
+        try:
+            free_bytes = self.bytes_free()
+        except OSError as error:
+            raise StoreUnavailable(f"the copy cannot be used: {error.strerror}") from error
+        # What is appended cannot be taken back, so the copy must have room for it before.
+        if free_bytes < _COPY_RESERVE_BYTES:
+            raise StoreUnavailable("no room for the copy of the store: No space left on device")
         row = self._sealing.seal(writes, self._position, self._term, ordinals)
         position = Position(row.seq, self._term)
         # Written before the append, so that after it the commit alone can fail.

@@ -34,7 +34,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 def pytest_configure(config: pytest.Config) -> None:
     """Let the full suite know what the quick one has shown; name the store for all processes."""
-    os.environ["STORE"] = config.getoption("--store")
+    os.environ["STORE"] = str(config.getoption("--store"))
     if os.environ["STORE"] == "files":
         from tests.shipped_stores import ship_if_chosen  # noqa: PLC0415 - the store is slow to load
 

@@ -68,11 +68,11 @@ class Sealing:
         return Sealing(self._secret, self.store, stream)
 
     def seal(
-        self, writes: Sequence[Write], last: Position, term: bytes, ordinals: tuple[int, int]
+        self, writes: Sequence[Write], last: Position, term: bytes, ordinals: range
     ) -> JournalRow:
         """The row of `term` that follows the row `last`.
 
-        `ordinals` are the next free ordinals before and after the transaction.
+        `ordinals` are those that the transaction gave to rows of the store.
         """
         seq = last.seq + 1
         batch = Batch(writes, None if last.term == term else last)
@@ -80,8 +80,8 @@ class Sealing:
         sealed = self._cipher.encrypt(nonce, _encode(batch), self._bound(seq, term, ordinals))
         return JournalRow(
             seq=seq,
-            first_ordinal=ordinals[0],
-            next_ordinal=ordinals[1],
+            first_ordinal=ordinals.start,
+            next_ordinal=ordinals.stop,
             body=b"".join((term, nonce, sealed)),
         )
 
@@ -95,7 +95,7 @@ class Sealing:
         term, nonce = row.body[:TERM_LEN], row.body[TERM_LEN : TERM_LEN + _NONCE_LEN]
         # The number that the row must have, whatever number it was stored under.
         seq = last.seq + 1
-        bound = self._bound(seq, term, (row.first_ordinal, row.next_ordinal))
+        bound = self._bound(seq, term, range(row.first_ordinal, row.next_ordinal))
         try:
             opened = self._cipher.decrypt(nonce, row.body[TERM_LEN + _NONCE_LEN :], bound)
         except (InvalidTag, ValueError) as error:
@@ -108,6 +108,6 @@ class Sealing:
             raise StoreCorrupt(f"row {seq} of the journal is of another history of this store")
         return batch, Position(seq, term)
 
-    def _bound(self, seq: int, term: bytes, ordinals: tuple[int, int]) -> bytes:
+    def _bound(self, seq: int, term: bytes, ordinals: range) -> bytes:
         """The fields outside the ciphertext that cannot be changed without the key."""
-        return _encode((self.store, self._stream, seq, term, ordinals))
+        return _encode((self.store, self._stream, seq, term, ordinals.start, ordinals.stop))

@@ -52,7 +52,7 @@ class SharedRecords:
         """
         last = Position(self._last.seq) if replace else self._last
         writes = [Write(_TABLE, b"", one) for one in records]
-        row = self._sealing.seal(writes, last, self._term, (0, 0))
+        row = self._sealing.seal(writes, last, self._term, range(0))
         try:
             if replace:
                 self._journal.rebase(Stream.SESSIONS, [row])

@@ -21,7 +21,7 @@ def sealing() -> Sealing:
 
 
 def first(sealing: Sealing) -> tuple[JournalRow, Position]:
-    row = sealing.seal(WRITES, START, TERM, (0, 1))
+    row = sealing.seal(WRITES, START, TERM, range(1))
     return row, Position(row.seq, TERM)
 
 
@@ -34,9 +34,9 @@ def test_a_row_has_no_word_of_its_writes_and_opens_to_them(sealing: Sealing) -> 
 
 def test_the_rows_of_a_term_and_of_the_next_one_follow_each_other(sealing: Sealing) -> None:
     _, at = first(sealing)
-    second = sealing.seal(WRITES, at, TERM, (1, 2))
+    second = sealing.seal(WRITES, at, TERM, range(1, 2))
     _, at = sealing.open(second, at)
-    third = sealing.seal(WRITES, at, NEXT_TERM, (2, 3))
+    third = sealing.seal(WRITES, at, NEXT_TERM, range(2, 3))
     assert sealing.open(third, at)[1] == Position(3, NEXT_TERM)
 
 
@@ -63,7 +63,7 @@ def test_a_row_that_was_moved_or_stands_twice_does_not_open(sealing: Sealing) ->
     row, at = first(sealing)
     with pytest.raises(StoreCorrupt, match=r"row 2 .* does not open"):
         sealing.open(row, at)
-    second = sealing.seal(WRITES, at, TERM, (1, 2))
+    second = sealing.seal(WRITES, at, TERM, range(1, 2))
     with pytest.raises(StoreCorrupt, match=r"row 1 .* does not open"):
         sealing.open(second, START)
 
@@ -87,13 +87,13 @@ def test_a_row_of_another_store_stream_or_secret_does_not_open(
 def test_a_row_of_another_history_with_the_same_number_is_refused(sealing: Sealing) -> None:
     _, at = first(sealing)
     # Two holders that were promoted in two databases continued from the same row.
-    here = sealing.seal(WRITES, at, NEXT_TERM, (1, 2))
+    here = sealing.seal(WRITES, at, NEXT_TERM, range(1, 2))
     _, here_at = sealing.open(here, at)
-    there = sealing.seal(WRITES, Position(2, b"4" * TERM_LEN), b"4" * TERM_LEN, (2, 3))
+    there = sealing.seal(WRITES, Position(2, b"4" * TERM_LEN), b"4" * TERM_LEN, range(2, 3))
     with pytest.raises(StoreCorrupt, match="of another history"):
         sealing.open(there, here_at)
     # The first row of a term names the row before it, so it follows no other.
-    taken_over = sealing.seal(WRITES, Position(2, TERM), b"5" * TERM_LEN, (2, 3))
+    taken_over = sealing.seal(WRITES, Position(2, TERM), b"5" * TERM_LEN, range(2, 3))
     with pytest.raises(StoreCorrupt, match="of another history"):
         sealing.open(taken_over, here_at)
-    sealing.open(sealing.seal(WRITES, here_at, NEXT_TERM, (2, 3)), here_at)
+    sealing.open(sealing.seal(WRITES, here_at, NEXT_TERM, range(2, 3)), here_at)
