@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import re
 import shutil
 import subprocess
 from collections.abc import AsyncGenerator
@@ -272,6 +273,8 @@ async def test_hostile_names_run_nothing_and_are_seen_as_they_are(
     assert {one for one in asked_for if not one.startswith(live_url)} == set()
     assert {where: found for where, found in seen["axe"].items() if found} == {}
     assert seen["cut"] == {}
+    (session,) = (text for at, text in seen["text"].items() if re.match(r"/sess.*/.*1440", at))
+    assert NAMES[0] in session
     keys = seen["text"]["/keys at 1440"]
     for name in NAMES:
         assert "".join(one if is_plain(one) else escaped(one) for one in name) in keys, name

@@ -35,6 +35,7 @@ HOSTILE: Final = (
     f"{CANARY} </pre></td><script>alert(1)</script><img src=x onerror=alert(2)> "
     "\u202etxet\u202c inv\u200bisible =cmd|' /C calc'!A0 javascript:alert(3) https://evil.example"
 )
+JSON: Final = {"Content-Type": "application/json"}
 PROPOSES: Final = '[after]\non_conviction = "propose"\n'
 OURS: Final = (*memory_pages.PAGES, *aftermath_pages.PAGES, *read_only_pages.PAGES)
 ACTS: Final = tuple(page for page in OURS if page.method == "POST")
@@ -152,7 +153,11 @@ async def a_session(live: Running, tool: str = "fetch") -> str:
     url = f"{live.url}/anthropic/v1/messages"
     async with live.client.post(url, json=body, headers=headers) as answer:
         (use,) = [one for one in (await answer.json())["content"] if one["type"] == "tool_use"]
-    async with live.client.post(url, json=answered(body, use["id"]), headers=headers) as answer:
+    # The turn that answers is of the tool `fetch`.
+    turn = msgspec.json.encode(answered(body, use["id"])).replace(
+        b'"fetch"', msgspec.json.encode(tool)
+    )
+    async with live.client.post(url, data=turn, headers=headers | JSON) as answer:
         assert answer.status == 200
     listed = await live.operate("GET", "/sessions")
     return str(listed["sessions"][0]["session"])
