@@ -38,7 +38,7 @@ class Editor:
         return self.raw(table, key)[PAYLOAD_AT:]
 
     def put(self, table: bytes, key: bytes, payload: bytes) -> None:
-        digest = blake2b(key + payload, digest_size=16, person=table).digest()
+        digest = blake2b(key + payload, digest_size=32, person=table).digest()[:16]
         self.put_raw(table, key, FORMAT + digest + payload)
 
     def delete(self, table: bytes, key: bytes) -> None:
