@@ -80,9 +80,8 @@ class Postings(msgspec.Struct, frozen=True, kw_only=True):
         after = at + (self.words.take(at, mode="clip") == asked) if len(self.words) else at
         starts, ends = self.starts[at].tolist(), self.starts[after].tolist()
         spans = [slice(*span) for span in zip(starts, ends, strict=True)]
-        rows, counts = (
-            np.concatenate([one[span] for span in spans]) for one in (self.rows, self.counts)
-        )
+        rows = np.concatenate([self.rows[span] for span in spans])
+        counts = np.concatenate([self.counts[span] for span in spans])
         return Holding(_places([span.stop - span.start for span in spans]), rows, counts)
 
     def entries(self) -> Entries:

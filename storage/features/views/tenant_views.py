@@ -108,11 +108,12 @@ class Views(Feature):
                 min_points_per_centroid=1,
             )
             clusters.train(vectors)
-            cosines, nearest = (one[:, 0] for one in clusters.index.search(vectors, 1))
-            order = np.argsort(-cosines, kind="stable")
+            cosines, nearest = clusters.index.search(vectors, 1)
+            order: list[int] = np.argsort(-cosines[:, 0], kind="stable").tolist()
+            numbers: list[int] = nearest[:, 0].tolist()
             topics = [
-                [found[at].row for at in order[nearest[order] == number].tolist()]
-                for number in np.unique(nearest)
+                [found[at].row for at in order if numbers[at] == number]
+                for number in sorted(set(numbers))
             ]
             topics.sort(key=len, reverse=True)
             words = [Counter(_words(rows[:_NEAREST_MAX])) for rows in topics]
