@@ -1,12 +1,13 @@
-"""Questions and texts as a search scores them, and selections, independent of the engine."""
+"""Questions and texts as a search scores them, selections, and the room of an answer."""
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Final
 
 import msgspec
 
-from policy.model import PRINCIPAL, MemoryId, PrincipalId, SourceKind, Tenant
+from policy.model import PRINCIPAL, Memory, MemoryId, PrincipalId, SourceKind, Tenant
 
 LIKE_MIN: Final = 0.6
 """The least cosine at which a memory counts as like another, unless a selection names one."""
@@ -64,3 +65,30 @@ class AnsweredQuestion(msgspec.Struct, frozen=True, kw_only=True):
     question_vector: bytes
     answer: str
     answer_vector: bytes
+
+
+ANSWER_BYTES_MAX: Final = 16 * 1024 * 1024
+"""The most bytes of text, metadata and names in one answer; the rest is for the next page."""
+_MEMORY_BYTES: Final = 512  # the bytes of a memory in an answer besides its text
+
+
+class AnswerRoom:
+    """The room that is left in an answer. The first memory always fits, however large it is."""
+
+    __slots__ = ("_bytes_max", "_left", "full")
+
+    def __init__(self, bytes_max: int) -> None:
+        self._bytes_max = self._left = bytes_max
+        self.full = False
+
+    def taken(self, memories: Iterable[Memory]) -> list[Memory]:
+        """The given memories, from the first on, as many as fit into the answer."""
+        taken: list[Memory] = []
+        for memory in memories:
+            size = _MEMORY_BYTES + len(memory.text) + len(memory.metadata_json or "")
+            self.full = self._left < size and self._left != self._bytes_max
+            if self.full:
+                break
+            self._left -= size
+            taken.append(memory)
+        return taken

@@ -18,6 +18,10 @@ from storage.tables.codec import STORE_FORMAT
 
 LEASE_S: Final = 10.0
 _HOLDER_LEN: Final = 16
+_KEPT: Final = (
+    "purges and erasures do not reach the journal: who has journal.key and the database reads "
+    "what they took"
+)
 
 
 class ShardMember:
@@ -36,7 +40,7 @@ class ShardMember:
         self._renewal: Renewal | None = None
         # The key with which members announce connections to each other.
         self.peers_key = blake2b(key=secret, person=b"peers", digest_size=32).digest()
-        self.remarks = remarks
+        self.remarks = (*remarks, _KEPT)
 
     def acquire(self) -> bool:
         """Take the store over if no other member holds it; return whether that was possible.

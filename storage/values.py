@@ -81,8 +81,8 @@ class GatheredEvidence(msgspec.Struct, frozen=True, kw_only=True):
     trace_id: str
     # Guard mode: the key under which the upstream server files the memory; else None.
     guarded_key: str | None = None
-    # Guard mode: bytes that are sent with the memory, whose digest is in the candidate's metadata.
-    # They are stored until a person has decided and the upstream server has the memory.
+    # Guard mode: bytes that are sent with the memory, whose digest is in the candidate's metadata;
+    # they are stored until a person has decided and the upstream server has the memory.
     guarded_blob: bytes = b""
 
 
@@ -102,13 +102,11 @@ class Submission(GatheredEvidence, frozen=True, kw_only=True):
     text_after: str | None = None
     # Whether the candidate repeats a sentence of a hidden memory.
     repeats_hidden: bool = False
-    # The version of the memory to change for which token and shadow retrieval are valid; 0 if there
-    # is none.
+    # The version of the changed memory for which token and shadow are valid; 0 if there is none.
     seen_version: int = 0
     # The deadline of the decision, shared with the waiting request; None if no request waits.
     due: Due | None = None
-    # A function that returns whether the request's credential is still valid; None for a credential
-    # that cannot end.
+    # Returns whether the request's credential is still valid; None for one that cannot end.
     welcome: Callable[[], bool] | None = None
     # The person who was shown all of the candidate and approved it before it was judged.
     approved_by: PrincipalId | None = None
@@ -570,19 +568,18 @@ class Row(msgspec.Struct, frozen=True, array_like=True):
     # Whether the session that wrote the row had read foreign text, and from which tools and hosts.
     after_reading: bool = False
     read_origins: tuple[str, ...] = ()
-    # Whether an earlier version is of a session without foreign text. The removal of such a memory
-    # by a session that had read waits: otherwise a change of one byte would make the row its own.
+    # Whether an earlier version is of a session without foreign text, as if it were of the row:
+    # otherwise a change of one byte would make the row its own.
     was_unread: bool = False
     # The key that the upstream server gave the memory in its answer; "" if the request named it.
     assigned_key: str = ""
 
 
 class SearchAnswer(msgspec.Struct, frozen=True, kw_only=True):
-    """The answer to one search of the store at `version`, with the facts for a replay.
+    """The answer to one search of the store at `version`.
 
     `nearest` are the ordinals of at most `NEAREST_MAX` rows with the best scores, in order, before
-    the caps. If a filter tests more than ids, or the index of a large store is approximate,
-    `nearest` has only rows that the search read.
+    the caps; of an approximate or a filtered search those that it read.
     """
 
     hits: tuple[Hit, ...]
@@ -599,5 +596,5 @@ class BackupSummary(msgspec.Struct, frozen=True, kw_only=True):
     leaf_count: int
     held_count: int
     with_secrets: bool  # whether the backup can be restored without separately kept secrets
-    with_held: bool  # whether held candidates are in the backup
+    with_held: bool
     bytes: int

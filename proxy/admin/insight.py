@@ -37,9 +37,7 @@ from storage.features.recalls.ledger import RecallLedger
 from storage.features.views import Categories
 from storage.features.views.tenant_views import Views
 from storage.interfaces import MemoryReader
-from storage.questions import Selection
-from storage.read.exposure import AnswerRoom
-from storage.read.reader import ANSWER_BYTES_MAX
+from storage.questions import ANSWER_BYTES_MAX, AnswerRoom, Selection
 
 
 class Insight(msgspec.Struct, frozen=True):

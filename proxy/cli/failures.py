@@ -10,7 +10,8 @@ from typing import Final
 from policy.ruleset import RulesetError
 from proxy.cli.exits import CommandFailed, Exit
 from proxy.doctor.locate import lock_holders, port_holder, running_sidecars
-from proxy.seams.faults import CannotListen, EmbedderUnavailable
+from proxy.embed.unavailable import EmbedderUnavailable
+from proxy.seams.faults import CannotListen
 from proxy.settings.table import SettingsError
 from storage.ground.errors import (
     StorageError,

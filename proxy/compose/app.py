@@ -137,16 +137,9 @@ async def compose(
         OSError: An address cannot be bound.
     """
     text = settings.ruleset_text()
-    ruleset = parse_rules(text)
     embedder = resolve_embedder(settings.embedder)
     async with AsyncExitStack() as stack:
-        clock = SteadyClock(composition.clock_ns, composition.monotonic_ns)
-        store = await asyncio.to_thread(
-            _store, settings, composition, clock, ruleset, embedder, shard=shard
-        )
-        _tell(settings, composition, ruleset)
-        clock.not_before(store.time_ms)
-        stack.push_async_callback(asyncio.to_thread, store.close)
+        store, clock = await _opened(stack, settings, composition, text, embedder, shard)
         halted = asyncio.Event()
         dialects = unhidden(dialects_of(lambda: store.ruleset), settings.model)
         telemetry = Telemetry(settings.telemetry, _routes(dialects))
@@ -198,6 +191,26 @@ async def compose(
             rules=rules,
             guard=services.guard,
         )
+
+
+async def _opened(
+    stack: AsyncExitStack,
+    settings: Settings,
+    composition: Composition,
+    rules: str,
+    embedder: Embedder,
+    shard: ShardMember | None,
+) -> tuple[Store, SteadyClock]:
+    """Open the store, which is closed with the stack, and a clock that is never behind it."""
+    ruleset = parse_rules(rules)
+    clock = SteadyClock(composition.clock_ns, composition.monotonic_ns)
+    store = await asyncio.to_thread(
+        _store, settings, composition, clock, ruleset, embedder, shard=shard
+    )
+    stack.push_async_callback(asyncio.to_thread, store.close)
+    _tell(settings, composition, ruleset)
+    clock.not_before(store.time_ms)
+    return store, clock
 
 
 def _urls(settings: Settings, addresses: Mapping[str, Address | None]) -> dict[str, str]:

@@ -406,6 +406,7 @@ class Services:
         self.reply_checks = foundation.reply_checks(self.watch, self.blaming)
         self.guards = foundation.guards(writing, memory or ledger, self.confirming, self.watch)
         screening = foundation.screening(self.watch)
+        shown = self.watch.shown
         self.operations = Operations(
             reader=store.reader,
             writing=writing,
@@ -413,11 +414,7 @@ class Services:
             surroundings=surroundings,
             executor=executor,
             recalls=RecallNotes(
-                store.recalls,
-                memory,
-                lambda: store.reader.status().version,
-                now_ms,
-                self.watch.shown,
+                store.recalls, memory, lambda: store.reader.status().version, now_ms, shown
             ),
             graphs=graphs,
             window=Window(budgets, lambda: store.ruleset, now_ms),

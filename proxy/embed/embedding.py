@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import re
 import sys
+from collections.abc import Mapping
 from itertools import chain
 from typing import Any, Final
 
@@ -12,9 +13,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from policy.verdict import InvariantBroken
+from proxy.embed.unavailable import EmbedderUnavailable
 from proxy.embed.weights import ModelFiles
 from proxy.seams.environment import Embedder
-from proxy.seams.faults import EmbedderUnavailable, MalformedRequest
+from proxy.seams.faults import MalformedRequest
 
 Floats = NDArray[np.float32]
 
@@ -205,7 +207,7 @@ class StaticEmbedder:
         Only the first `TEXT_CHARS_MAX` characters count; white space only separates words.
         """
         split = [text[:TEXT_CHARS_MAX].split() for text in texts]
-        known: dict[str, Any] = self._words
+        known: Mapping[str, list[int]] = self._words
         strange = set(chain.from_iterable(split)).difference(known)
         fresh = self._spelled(strange, known) if strange else known
         # Each text is embedded alone, so that its vector does not depend on the rest of the batch.
@@ -214,7 +216,7 @@ class StaticEmbedder:
             for words in split
         ]
 
-    def _spelled(self, words: set[str], known: dict[str, list[int]]) -> dict[str, list[int]]:
+    def _spelled(self, words: set[str], known: Mapping[str, list[int]]) -> Mapping[str, list[int]]:
         """A mapping of words that are not cached to their token ids.
 
         Nearly every text has a number that is not cached, and one call of the tokenizer costs more

@@ -14,7 +14,7 @@ from msgspec import Meta
 from numpy.typing import NDArray
 from tokenizers import Tokenizer
 
-from proxy.seams.faults import EmbedderUnavailable
+from proxy.embed.unavailable import EmbedderUnavailable
 
 _HEADER_LEN_MAX: Final = 1 << 20
 _DTYPES: Final = {"F16": "<f2", "F32": "<f4", "I64": "<i8"}

@@ -11,7 +11,7 @@ import asyncio
 import contextlib
 import hashlib
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from operator import attrgetter
 from typing import Final, NamedTuple, Protocol
 
@@ -181,20 +181,12 @@ class Interceptor:
             OutcomeUnknown: Not one item has a known outcome.
             RateLimited: The principal's window has no room for all of them; none was staged.
         """
-        odd = [*map(_odd, proposals)]
-        if any(odd):
-            for proposal in (one for one, why in zip(proposals, odd, strict=True) if why):
-                span = self._span(trace, dialect, self._out.clock_ns())
-                reason = Reason.CHARACTER_REFUSED
-                self._out.record(refused_event(proposal, reason, principal, span))
-            fine = tuple(one for one, why in zip(proposals, odd, strict=True) if not why)
+        odd = {at: why for at, one in enumerate(proposals) if (why := _odd(one))}
+        if odd:
+            refused = self._refused(principal, proposals, odd, dialect, trace)
+            fine = tuple(one for at, one in enumerate(proposals) if at not in odd)
             judged = iter(await self.judge(principal, fine, dialect, trace) if fine else ())
-            return tuple(
-                not_judged(one, "reject", Reason.CHARACTER_REFUSED, f"{why}. ")
-                if why
-                else next(judged)
-                for one, why in zip(proposals, odd, strict=True)
-            )
+            return tuple(refused.get(at) or next(judged) for at in range(len(proposals)))
         owner, limits = principal.principal_id, self._ruleset().budgets
         sizes = [
             sizes_of(one.text, one.metadata_json, ids_count=len(one.derived_from))
@@ -241,12 +233,28 @@ class Interceptor:
             ]
         )
 
+    def _refused(
+        self,
+        principal: Principal,
+        proposals: tuple[Proposal, ...],
+        odd: Mapping[int, str],
+        dialect: str,
+        trace: TraceContext,
+    ) -> dict[int, WrittenItem]:
+        """Refuse the proposals at the places in `odd`, which maps each place to the cause."""
+        refused = dict[int, WrittenItem]()
+        for at, why in odd.items():
+            one = proposals[at]
+            self.refused(principal, one, dialect, trace)
+            refused[at] = not_judged(one, "reject", Reason.CHARACTER_REFUSED, f"{why}. ")
+        return refused
+
     def refused(
-        self, principal: Principal, call: RefusedCall, dialect: str, trace: TraceContext
+        self, by: Principal, what: Proposal | RefusedCall, dialect: str, trace: TraceContext
     ) -> None:
-        """Record for telemetry a tool call that was refused before its items were read."""
+        """Record for telemetry what was refused before it became a candidate."""
         span = self._span(trace, dialect, self._out.clock_ns())
-        self._out.record(refused_event(call, call.reason, principal, span))
+        self._out.record(refused_event(what, by, span))
 
     def _span(self, trace: TraceContext, dialect: str, started_ns: int) -> VerdictPlace:
         return VerdictPlace(

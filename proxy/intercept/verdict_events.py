@@ -75,14 +75,15 @@ def undecided_event(
 
 
 def refused_event(
-    refused: Proposal | RefusedCall, reason: Reason, by: Principal, span: VerdictPlace
+    refused: Proposal | RefusedCall, by: Principal, span: VerdictPlace
 ) -> VerdictRecorded:
     """The event of a change, or of a tool call, that was refused before it became a candidate.
 
-    It has no id, and that of a call has no class.
+    It has no id, and that of a call has no class. A change is refused so for a character alone.
     """
+    reason = Reason.CHARACTER_REFUSED
     if isinstance(refused, RefusedCall):
-        operation, memory_class = "execute_tool", ""
+        operation, memory_class, reason = "execute_tool", "", refused.reason
         server, tool = plain_name(refused.server), plain_name(refused.tool)
     else:
         operation, memory_class = _OPERATION[refused.change], refused.memory_class.value

@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Final
 
 from policy.model import OperatorScope
-from storage.ground.errors import StorageError
 
 
 class MalformedRequest(Exception):
@@ -127,7 +126,3 @@ class CannotListen(OSError):
         super().__init__(error.errno, error.strerror or type(error).__name__)
         self.setting = setting
         self.port = port
-
-
-class EmbedderUnavailable(StorageError):
-    """The error for an embedding model that is not installed, or not of the pinned version."""

@@ -11,7 +11,7 @@ all.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Hashable, Iterable
+from collections.abc import Callable, Hashable
 from contextlib import suppress
 from functools import cache
 from typing import Final
@@ -21,7 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from policy.labels.derive import HOST
-from policy.model import Hit, Memory, PrincipalId, SourceKind, Tenant
+from policy.model import Hit, PrincipalId, SourceKind, Tenant
 from policy.trust.score import known_score
 from storage.audit import VerdictLeaf
 from storage.derived.lexical.scoring import TRUSTS, Floats64, Ordinals, Ranks
@@ -173,31 +173,6 @@ def _latched_groups(origin: ExposureOrigin) -> tuple[Hashable, ...]:
         # Besides the principal, because a history may name as many tools as its sender likes.
         return ("latched tool", origin.server, origin.tool), whose
     return (whose,)
-
-
-_MEMORY_BYTES: Final = 512  # the bytes of a memory in an answer besides its text
-
-
-class AnswerRoom:
-    """The room that is left in an answer. The first memory always fits, however large it is."""
-
-    __slots__ = ("_bytes_max", "_left", "full")
-
-    def __init__(self, bytes_max: int) -> None:
-        self._bytes_max = self._left = bytes_max
-        self.full = False
-
-    def taken(self, memories: Iterable[Memory]) -> list[Memory]:
-        """The given memories, from the first on, as many as fit into the answer."""
-        taken: list[Memory] = []
-        for memory in memories:
-            size = _MEMORY_BYTES + len(memory.text) + len(memory.metadata_json or "")
-            self.full = self._left < size and self._left != self._bytes_max
-            if self.full:
-                break
-            self._left -= size
-            taken.append(memory)
-        return taken
 
 
 _KEPT_MAX: Final = 65_536

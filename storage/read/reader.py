@@ -30,9 +30,10 @@ from policy.query import EVERYTHING, Filter, matches
 from storage.derived.catalogue import Ordinals
 from storage.features.recalls import NEAREST_MAX
 from storage.ground.errors import StoreCorrupt
+from storage.questions import ANSWER_BYTES_MAX, AnswerRoom
 from storage.read.as_of import marks_at, stood, without_memories
 from storage.read.check import check_store
-from storage.read.exposure import EXAMINED_MIN, AnswerRoom, Exposure, Origins, Placement
+from storage.read.exposure import EXAMINED_MIN, Exposure, Origins, Placement
 from storage.read.ranking import Candidates, RankedRow, candidates_len, capped
 from storage.read.word_reads import WordReads
 from storage.tables.codec import (
@@ -77,8 +78,6 @@ LIVES_MAX: Final = 64
 HISTORY_BYTES_MAX: Final = 8 * 1024 * 1024
 _HIDDEN: Final = frozenset({MemoryStatus.QUARANTINED, MemoryStatus.FORWARDING})
 _BELOW: Final = "below the floor: "  # no key that a client chooses begins with these words
-ANSWER_BYTES_MAX: Final = 16 * 1024 * 1024
-"""The most bytes of text, metadata and names in one answer; the rest is for the next page."""
 # The bytes of an id in an answer besides its name: two times, a count, the field names.
 _ENTITY_BYTES: Final = 256
 _LATEST_MS: Final = 2**63

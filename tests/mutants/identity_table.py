@@ -40,8 +40,8 @@ IDENTITY: Final = (
         invariant="the same id in another tenant is another memory",
         where="storage.tables.keys:KeyedNames.memory",
         fault=replaced(
-            "self._name(b'memory', tenant.encode(), memory_id.encode())",
-            "self._name(b'memory', memory_id.encode())",
+            "self._name(b'memory', tenant, memory_id)",
+            "self._name(b'memory', memory_id)",
         ),
         tests=(
             at(

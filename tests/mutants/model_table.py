@@ -143,7 +143,7 @@ MODEL: Final = (
         invariant="an unknown way to write is refused",
         where="proxy.model.call_judge:CallJudge._one",
         fault=replaced(
-            "f'{observation_of_call(Reason.CALL_MALFORMED)} ({error.detail})'",
+            "f'{text} ({error.detail})'",
             "None if error else None",
         ),
         tests=one_test(_CALLS_JUDGED, "test_what_cannot_be_read_is_not_called"),

@@ -37,6 +37,7 @@ LONG_FILES: dict[str, str] = {
 NO_UNIT_TESTS_OF_ITS_OWN = {
     "proxy": "tests/unit/test_wheel.py",  # what starts the command: an import and a call
     "proxy/admin/wire": "tests/integration/test_http_admin.py",
+    "proxy/compose": "tests/integration/test_write_path.py",
     "proxy/dialects/mcp/store": "tests/unit/proxy/mcp/test_store_server.py",
     "proxy/dialects/model/openai": "tests/unit/proxy/dialects/model/test_reading.py",
     "proxy/mcp/http": "tests/integration/test_mcp_http.py",

@@ -25,8 +25,8 @@ from proxy.embed.embedding import (
     resolve_embedder,
     unit_row,
 )
+from proxy.embed.unavailable import EmbedderUnavailable
 from proxy.embed.weights import ModelFiles, read_tensors
-from proxy.seams.faults import EmbedderUnavailable
 from storage.derived.vectors.faiss_index import check_vectors
 
 EMBEDDER = StaticEmbedder()
