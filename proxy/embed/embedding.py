@@ -207,7 +207,7 @@ class StaticEmbedder:
         Only the first `TEXT_CHARS_MAX` characters count; white space only separates words.
         """
         split = [text[:TEXT_CHARS_MAX].split() for text in texts]
-        known: Mapping[str, list[int]] = self._words
+        known: Any = self._words  # no type of `map` has room for a method with two forms
         strange = set(chain.from_iterable(split)).difference(known)
         fresh = self._spelled(strange, known) if strange else known
         # Each text is embedded alone, so that its vector does not depend on the rest of the batch.

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
 from types import TracebackType
-from typing import Final, Protocol, Self
+from typing import Any, Final, Protocol, Self
 
 import msgspec
 
@@ -173,6 +173,6 @@ class Front(Protocol):
     name: str  # One of "data", "admin" and "health".
     routes: frozenset[str]  # all values that `AnsweredReply.route` may have
 
-    async def answer(self, incoming: RequestHead) -> AnsweredReply:
+    def answer(self, incoming: RequestHead) -> Coroutine[Any, Any, AnsweredReply]:
         """Answer one request, failures included; raises nothing."""
         ...

@@ -184,7 +184,7 @@ def test_each_field_narrows_and_the_hidden_are_found_with_the_flag_alone(bench: 
 
 def test_under_compares_targets_files_and_namespaces_at_whole_parts(bench: Bench) -> None:
     store = bench.open()
-    filed: dict[str, MemoryId] = {}
+    filed, metadata_json = dict[str, MemoryId](), ""
     for path in ("/home/ada/notes.md", "/home/adam.md", ""):
         call = ForwardedCall(
             tool="Edit", arguments="{}", key="k", pieces=(f"of {path}",), place=path

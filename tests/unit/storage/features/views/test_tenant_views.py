@@ -9,6 +9,7 @@ import pytest
 
 from policy.model import Principal, PrincipalId, Provenance, SourceKind
 from storage.features.quarantine.hiding import Quarantine
+from storage.features.views import Categories
 from storage.features.views.tenant_views import Views
 from storage.questions import Selection
 from tests.unit.storage.features.incidents.test_isolation import id_of
@@ -83,7 +84,7 @@ def test_a_hidden_memory_is_part_of_no_topic_and_of_no_preference(bench: Bench) 
     store = bench.open()
     ids = [said(store, f"Canary {number} uses Python.", 1.0) for number in range(3)]
     whole, views = Selection(tenant=TENANT), store.of(Views)
-    categories = {"languages": {"Python": ()}}
+    categories: Categories = {"languages": {"Python": ()}}
     (seen,) = views.topics(whole, 1)
     (named,) = views.preferences(whole, categories)
     assert "canary" in seen.name, "the control: what is live gives a name"
@@ -108,9 +109,9 @@ def test_a_session_is_one_draw_of_a_preference_and_no_confidence_is_whole(bench:
         stored(text, SESSION)
     say(store, "python of another principal")
     said(store, "Python of another tenant", 1.0, OTHER)
-    categories = {"languages": {"Python": (), "C++": (), "C": (), "Go": ("golang",)}}
+    categories: Categories = {"languages": {"Python": (), "C++": (), "C": (), "Go": ("golang",)}}
 
-    def found() -> dict[tuple[str, str], tuple[float, int, int]]:
+    def found() -> dict[tuple[str, str], tuple[object, int, int]]:
         views = store.of(Views).preferences(Selection(tenant=TENANT), categories)
         return {
             (one.principal_id, one.choice): (one.confidence, one.sessions, len(one.memory_ids))
