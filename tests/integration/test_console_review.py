@@ -180,7 +180,7 @@ async def test_the_operator_s_key_shows_and_decides(held: Held) -> None:
     assert (status, "Zebra" in begins) == (200, True)
     nobodys = f"{held.bare.rpartition('/')[0]}/{'0' * 32}"
     assert (await held.get(nobodys, Authorization=with_key(OPERATOR_KEY)))[0] == 404
-    assert page.count('<a href="/review">') == 1
+    assert page.count('<a href="/review"') == 1
     whole = held.bare.rpartition("/")[0]
     _, every, _ = await held.get(whole, Authorization=with_key(OPERATOR_KEY))
     assert ">Read and decide<" in every
