@@ -294,7 +294,7 @@ class LocalGuard:
             confirm_url=confirm_url,
         )
 
-    def _trace(self, call: GuardedCall) -> TraceContext:
+    def _trace(self, call: GuardedCall | RefusedCall) -> TraceContext:
         given = call.traceparent
         return self._surroundings.traces.accept([] if given is None else [given])
 
@@ -442,7 +442,7 @@ class LocalGuard:
 
     async def refused(self, principal: Principal, call: RefusedCall) -> None:
         """Record a call that was refused unjudged, for telemetry alone."""
-        trace = self._surroundings.traces.accept([])
+        trace = self._trace(call)
         self._writing.refused(principal, call, self._dialect, trace)
 
     async def saw(self, principal: Principal, segment: RelayedText) -> None:

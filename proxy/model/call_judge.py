@@ -134,7 +134,9 @@ class CallJudge:
     async def _refused(self, asked: _ReplyOf, call: ModelCall, reason: Reason) -> str:
         """Record a call that is not judged; return the text that replaces the call."""
         server, tool = (call.server or "")[:NAME_LEN_MAX], call.name[:NAME_LEN_MAX]
-        refused = RefusedCall(server=server, tool=tool, reason=reason)
+        refused = RefusedCall(
+            server=server, tool=tool, reason=reason, traceparent=asked.traceparent
+        )
         await self._guard.refused(asked.principal, refused)
         return observation_of_call(reason)
 

@@ -121,6 +121,7 @@ class RefusedCall(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
     server: Annotated[str, Meta(max_length=NAME_LEN_MAX)]
     tool: Annotated[str, Meta(max_length=NAME_LEN_MAX)]
     reason: Reason
+    traceparent: Annotated[str, Meta(max_length=64)] | None = None
 
 
 class HostCall(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):

@@ -147,12 +147,12 @@ async def test_a_turn_of_a_model_shows_what_became_of_its_writes_its_session_and
             answer = await bench.ask("anthropic", body | {"messages": turns})
             assert answer.status == 200
             assert "Not stored yet (class_floor" in answer.raw.decode()
-            # A call that is refused before it is judged has no verdict, and is found all the same.
+            # A call that is refused before it is judged is found with its reason.
             body = asking("anthropic", call(TOOL, words="none"), tools=(TOOL, OTHER))
             assert b"call_malformed" in (await bench.ask("anthropic", body)).raw
             # The control: a turn without a write has no decision.
             await bench.ask("anthropic", asking("anthropic", "Hello."))
-    assert stopped(received) == [("hold", "class_floor"), ("reject", "other")]
+    assert stopped(received) == [("hold", "class_floor"), ("reject", "call_malformed")]
     shown = [told for _, told in roots(received)]
     assert [told["gen_ai.operation.name"] for told in shown] == ["chat"] * 3
     assert "mnemogate.decision" not in shown[2]
