@@ -207,6 +207,10 @@ _NO_OPERATORS_FILES = {
     "storage/ground/trusted_files.py",
     "storage/ground/state_directory.py",  # the state's own marker
     "storage/sealed_log/sealed_file.py",  # the state's own
+    "storage/shipped.py",  # the state's own mark of a copy
+    "storage/journal/files.py",  # the journal's own directory, whose rows are sealed
+    "storage/journal/lease.py",  # /proc
+    "proxy/admin/insight.py",  # the shipped categories
     "storage/staging/staging.py",
     "storage/upkeep/backup.py",  # hashed in pieces: a store may be of any length
     "storage/upkeep/restore.py",  # the copy that it has just made
