@@ -126,7 +126,9 @@ def _watch(sleeper: int, lines: BinaryIO, shown: set[str], woken: Woken) -> None
     os.kill(sleeper, signal.SIGCONT)
     enough = woken.refused + _REFUSALS
     until = time.monotonic() + _PATIENCE_S
-    while woken.refused < enough and time.monotonic() < until and not woken.appended:
+    while woken.refused < enough and time.monotonic() < until:
+        if woken.appended and woken.read:
+            break
         for event in _said(lines):
             woken.refused += bool(event.refused)
             woken.read += event.read
