@@ -26,10 +26,13 @@ def free_port() -> int:
         return int(probe.getsockname()[1])
 
 
-def eventually(holds: Callable[[], bool], what: str) -> None:
+def eventually(holds: Callable[[], bool], what: str, member: Member | None = None) -> None:
+    """Wait until something holds; a failure shows what the member answers and has logged."""
     deadline = time.monotonic() + PATIENCE_S
     while not holds():
-        assert time.monotonic() < deadline, what
+        if time.monotonic() > deadline:
+            shown = () if member is None else (member.ready(), member.log.read_text()[-2_000:])
+            raise AssertionError(what, *shown)
         time.sleep(0.1)
 
 

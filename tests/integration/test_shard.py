@@ -31,7 +31,7 @@ def two_members(root: Path, server: PostgresServer) -> Generator[tuple[Member, M
     first = Member(root, "first", server.url())
     members = [first]
     try:
-        eventually(first.is_holder, "the first member holds the store")
+        eventually(first.is_holder, "the first member holds the store", first)
         second = Member(root, "second", server.url())
         members.append(second)
         eventually(second.is_standby, "the second member stands by")

