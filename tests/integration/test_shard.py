@@ -6,6 +6,7 @@ Each has a state directory of its own. Nothing is started before the database of
 from __future__ import annotations
 
 import signal
+import tempfile
 from collections.abc import Generator
 from contextlib import contextmanager
 from pathlib import Path
@@ -24,10 +25,16 @@ def server() -> Generator[PostgresServer]:
         yield running
 
 
+@pytest.fixture
+def root() -> Generator[Path]:
+    """A directory for both members; the path of a Unix socket below it has to be short."""
+    with tempfile.TemporaryDirectory(prefix="mnemogate-shard-") as place:
+        yield Path(place)
+
+
 @contextmanager
 def two_members(root: Path, server: PostgresServer) -> Generator[tuple[Member, Member]]:
     """A holder and a standby, both ready."""
-    root.chmod(0o700)
     first = Member(root, "first", server.url())
     members = [first]
     try:
@@ -42,9 +49,9 @@ def two_members(root: Path, server: PostgresServer) -> Generator[tuple[Member, M
 
 
 def test_what_was_acknowledged_is_there_after_a_kill_and_a_pause_of_the_holder(
-    tmp_path: Path, server: PostgresServer
+    root: Path, server: PostgresServer
 ) -> None:
-    with two_members(tmp_path, server) as (first, second):
+    with two_members(root, server) as (first, second):
         assert first.write("note one") == 201
         assert second.write("note two") == 201
         assert second.texts() == first.texts() == ["note two", "note one"]
@@ -80,10 +87,10 @@ def test_what_was_acknowledged_is_there_after_a_kill_and_a_pause_of_the_holder(
 
 
 def test_wrong_keys_of_one_client_count_for_no_other_client_of_a_standby(
-    tmp_path: Path, server: PostgresServer
+    root: Path, server: PostgresServer
 ) -> None:
     server.sql("drop schema if exists mnemogate cascade")
-    with two_members(tmp_path, server) as (first, second):
+    with two_members(root, server) as (first, second):
         stranger = "wrong-key-of-a-stranger"
         assert [second.write("no", stranger) for _ in range(21)][-2:] == [401, 429]
         # The client is the same to the holder, which it asks without the standby.
