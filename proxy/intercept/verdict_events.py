@@ -79,15 +79,14 @@ def refused_event(
 ) -> VerdictRecorded:
     """The event of a change, or of a tool call, that was refused before it became a candidate.
 
-    It has no id, and that of a call has no class. A change is refused so for a character alone.
+    It has no id, and that of a call has no class and no name: whoever made the call chose the name,
+    and may have spelled a refused text in it. A change is refused so for a character alone.
     """
     reason = Reason.CHARACTER_REFUSED
     if isinstance(refused, RefusedCall):
         operation, memory_class, reason = "execute_tool", "", refused.reason
-        server, tool = plain_name(refused.server), plain_name(refused.tool)
     else:
         operation, memory_class = _OPERATION[refused.change], refused.memory_class.value
-        server = tool = ""
     return VerdictRecorded(
         context=span.context,
         operation=operation,
@@ -113,8 +112,6 @@ def refused_event(
         queued_us=0,
         gate_us=0,
         commit_us=0,
-        culprit_server=server,
-        culprit_tool=tool,
     )
 
 

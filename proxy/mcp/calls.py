@@ -6,7 +6,6 @@ import contextlib
 
 import msgspec
 
-from policy.model import NAME_LEN_MAX
 from policy.verdict import Reason
 from proxy.dialects.files.edits import FileCall, item_of
 from proxy.dialects.mcp.calls import ToolCall, read_call, without
@@ -194,10 +193,8 @@ class Calls:
         """Answer a call that is not judged, and record it where the gate can be reached."""
         connection = self._connection
         await connection.refuse(pending, [observation or observation_of_call(reason)])
-        tool = (pending.tool or "")[:NAME_LEN_MAX]
-        call = RefusedCall(server=connection.server.name, tool=tool, reason=reason)
         with contextlib.suppress(*UNDECIDED):
-            await connection.guard.refused(connection.principal, call)
+            await connection.guard.refused(connection.principal, RefusedCall(reason=reason))
 
 
 def _reduced(message: Message, call: ToolCall, judged: tuple[ItemVerdict, ...]) -> Message | None:

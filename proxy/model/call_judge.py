@@ -111,14 +111,14 @@ class CallJudge:
         found = asked.catalogue.find(call)
         outer, call = call, asked.catalogue.meant(call)
         if call is not outer and call.arguments is None:
-            return await self._refused(asked, call, Reason.CALL_MALFORMED)
+            return await self._refused(asked, Reason.CALL_MALFORMED)
         if found is not None and (found.tool_map is None or found.tool is None):
-            return await self._refused(asked, call, Reason.UNKNOWN_TOOL)
+            return await self._refused(asked, Reason.UNKNOWN_TOOL)
         try:
             named = await _named(asked.prepared, found, call)
         except MalformedRequest as error:
             # The error's detail names paths of the tool map, never a value that was sent.
-            text = await self._refused(asked, call, Reason.CALL_MALFORMED)
+            text = await self._refused(asked, Reason.CALL_MALFORMED)
             return f"{text} ({error.detail})"
         if named is None:
             return None
@@ -129,14 +129,11 @@ class CallJudge:
             server = relayed or MODEL_SERVERS + named.map_name
             return await self._write(asked, server, call, named)
         closed = named.call.closed(by_agent=principal.channel is Channel.AGENT)
-        return None if closed is None else await self._refused(asked, call, closed)
+        return None if closed is None else await self._refused(asked, closed)
 
-    async def _refused(self, asked: _ReplyOf, call: ModelCall, reason: Reason) -> str:
+    async def _refused(self, asked: _ReplyOf, reason: Reason) -> str:
         """Record a call that is not judged; return the text that replaces the call."""
-        server, tool = (call.server or "")[:NAME_LEN_MAX], call.name[:NAME_LEN_MAX]
-        refused = RefusedCall(
-            server=server, tool=tool, reason=reason, traceparent=asked.traceparent
-        )
+        refused = RefusedCall(reason=reason, traceparent=asked.traceparent)
         await self._guard.refused(asked.principal, refused)
         return observation_of_call(reason)
 

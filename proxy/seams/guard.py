@@ -116,10 +116,11 @@ class GuardedCall(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
 
 
 class RefusedCall(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """A tool call that was refused before its items were judged; it has no leaf and no verdict."""
+    """A tool call that was refused before its items were judged; it has no leaf and no verdict.
 
-    server: Annotated[str, Meta(max_length=NAME_LEN_MAX)]
-    tool: Annotated[str, Meta(max_length=NAME_LEN_MAX)]
+    It has no name of a tool or server: its caller chose them, and may have spelled a text there.
+    """
+
     reason: Reason
     traceparent: Annotated[str, Meta(max_length=64)] | None = None
 

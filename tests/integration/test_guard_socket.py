@@ -94,7 +94,7 @@ async def test_a_call_is_judged_settled_and_read_over_the_socket(gate: Gate) -> 
 async def test_a_call_that_a_relay_refuses_is_counted_and_has_no_leaf(gate: Gate) -> None:
     audit = gate.live.sidecar.store.audit
     size, before = audit.head().size, await gate.live.operate("GET", "/verdicts")
-    refused = RefusedCall(server=SERVER, tool="forget <b>", reason=Reason.UNKNOWN_TOOL)
+    refused = RefusedCall(reason=Reason.UNKNOWN_TOOL)
     await gate.client.refused(AGENT, refused)
     after = await gate.live.operate("GET", "/verdicts")
     assert (before["decisions"], after["decisions"]) == ({}, {"reject": 1})
