@@ -12,6 +12,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Sequence
 from hashlib import blake2b
+from hmac import compare_digest
 from typing import Final
 
 from telemetry.events import TraceContext
@@ -76,7 +77,7 @@ class Traces:
 
     def _is_ours(self, trace_id: str) -> bool:
         half = trace_id[: 2 * _MARK_BYTES]
-        return trace_id == half + self._hashed(b"own", half)
+        return compare_digest(trace_id, half + self._hashed(b"own", half))
 
     def _hashed(self, purpose: bytes, text: str) -> str:
         return blake2b(

@@ -14,6 +14,7 @@ import os
 import struct
 from collections.abc import Iterable, Iterator, Sequence
 from hashlib import blake2b, sha256
+from hmac import compare_digest
 from pathlib import Path
 from typing import Final, NamedTuple, Self
 
@@ -135,7 +136,7 @@ class FileKeys:
     def read_header(self, data: bytes) -> tuple[bytes, int] | None:
         """The random bytes and the frame count of a header; None if it is not one of this owner."""
         head, mac = data[: _HEADER.size], data[_HEADER.size : _HEADER.size + _MAC_LEN]
-        if len(data) < SECTOR_LEN or self._mac(head) != mac:
+        if len(data) < SECTOR_LEN or not compare_digest(self._mac(head), mac):
             return None
         magic, drawn, owner, frame_count = _HEADER.unpack(head)
         return (drawn, frame_count) if (magic, owner) == (self.policy.magic, self._owner) else None

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
+import hmac
 import os
 import struct
 import threading
@@ -198,7 +199,8 @@ class SegmentFiles:
         if not name.startswith(self._made_of()):
             raise _Unfit("store, model or version")
         data = self._read_bytes(name)
-        if self._digests.of(name.encode(), data[_DIGEST_LEN:]) != bytes(data[:_DIGEST_LEN]):
+        digest = self._digests.of(name.encode(), data[_DIGEST_LEN:])
+        if not hmac.compare_digest(digest, data[:_DIGEST_LEN]):
             raise _Unfit("digest")
         numbers = _NUMBERS.unpack_from(data, _DIGEST_LEN)
         vectors_at = _ROWS_AT + 8 * numbers[0]

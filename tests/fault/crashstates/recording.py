@@ -99,9 +99,15 @@ class _Parser:
     def _call(self, line: str) -> _Call | None:
         """The call that ends on this line; one that another thread interrupted is put together."""
         if found := _UNFINISHED.match(line):
+            # A handle's number is free once its close has begun: another thread's `openat` may
+            # be given it before strace writes that the close has ended.
+            if found[2] == "close":
+                return _Call(found[2], found[3], 0)
             self._begun[found[1]] = (found[2], found[3])
             return None
         if found := _RESUMED.match(line):
+            if found[1] not in self._begun:
+                return None
             name, start = self._begun.pop(found[1])
             line = f"{found[1]} {name}({start}{found[2]}"
         if found := _DONE.match(line):

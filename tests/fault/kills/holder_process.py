@@ -118,7 +118,7 @@ def wake_holders(base: Path, wakes: int, *, follower_writes: bool = True) -> Wok
             with _forked(base, f"follower{number}") as (second, follower):
                 shown = _until_ready(follower, ledger)
                 if not follower_writes:
-                    os.kill(second, signal.SIGSTOP)
+                    _stop_between_calls(second, base)
                 _watch(first, lines, shown, woken)
                 os.kill(second, signal.SIGKILL)
                 for line in follower:
@@ -187,4 +187,7 @@ def _stop_between_calls(process: int, base: Path) -> None:
     lock = os.open(base / "journal", os.O_RDONLY)
     fcntl.flock(lock, fcntl.LOCK_EX)
     os.kill(process, signal.SIGSTOP)
+    # A thread that waits for the lock is given it if it is let go before the process stands still.
+    _, status = os.waitpid(process, os.WUNTRACED)
+    assert os.WIFSTOPPED(status)
     os.close(lock)
