@@ -207,8 +207,6 @@ class MemoryReader(Protocol):
         *,
         words: bytes = b"",
         exact: bool = False,
-        without: frozenset[MemoryId] = frozenset(),
-        as_of: int | None = None,
         among: Sequence[int] | None = None,
         shows: Callable[[Memory], bool] | None = None,
     ) -> SearchAnswer:
@@ -219,12 +217,8 @@ class MemoryReader(Protocol):
         A memory over the cap of its origin (`storage.read.exposure`) comes last. Scores are exact.
         In a large store the choice of rows is approximate, and may depend on which segments are
         merged. With `exact` every live row is compared, for replays and tests.
-        For replays: `without` leaves out memories, whose places the next ones take. `as_of`
-        searches the rows that were live at that version of the store, exactly and with the word
-        statistics of today, without rows that
-        are purged, quarantined or expired today, and with the caps of today. `shows` returns
-        whether a memory may be shown; the next memories take the places of those that may not. It
-        is called on the calling thread, maybe twice for one memory.
+        `shows` returns whether a memory may be shown; the next memories take the places of those
+        that may not. It is called on the calling thread, maybe twice for one memory.
         For operators: with `among` the newest rows with these ordinals are searched, those in
         quarantine too.
 

@@ -30,18 +30,10 @@ class RankedRow(NamedTuple):
     words: float
     trust: float
 
-    def hit(self, memory: Memory) -> Hit:
-        """The search result with this row's memory."""
-        ranking = Ranking(cosine=self.cosine, words=self.words, trust=self.trust)
+    def hit(self, memory: Memory, *, capped: bool) -> Hit:
+        """The search result with this row's memory; `capped`: it is over the cap of its origin."""
+        ranking = Ranking(cosine=self.cosine, words=self.words, trust=self.trust, capped=capped)
         return Hit(memory=memory, score=self.score, ranking=ranking)
-
-
-def capped(hit: Hit) -> Hit:
-    """The same result, marked as one over the cap of its origin."""
-    if hit.ranking is None:
-        return hit
-    ranking = msgspec.structs.replace(hit.ranking, capped=True)
-    return msgspec.structs.replace(hit, ranking=ranking)
 
 
 class Found(NamedTuple):

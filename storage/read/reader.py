@@ -31,10 +31,9 @@ from storage.derived.catalogue import Ordinals
 from storage.features.recalls import NEAREST_MAX
 from storage.ground.errors import StoreCorrupt
 from storage.questions import ANSWER_BYTES_MAX, AnswerRoom
-from storage.read.as_of import marks_at, stood, without_memories
 from storage.read.check import check_store
 from storage.read.exposure import EXAMINED_MIN, Exposure, Origins, Placement
-from storage.read.ranking import Candidates, RankedRow, candidates_len, capped
+from storage.read.ranking import Candidates, RankedRow, candidates_len
 from storage.read.word_reads import WordReads
 from storage.tables.codec import (
     NO_ORDINAL,
@@ -202,6 +201,16 @@ class EmbeddedReader(WordReads):
             return None
         return row, known.status
 
+    def _standing(
+        self, view: View, ordinal: int, tenant: Tenant
+    ) -> tuple[Row, MemoryStatus] | None:
+        """Like `_live`, but for an operator: also the row of a memory in quarantine."""
+        row = read_row(view, ordinal)
+        if row.tenant != tenant or row.erased:
+            return None
+        known = read_id(view, self._names.memory(tenant, row.memory_id))
+        return (row, known.status) if known is not None and known.status in STANDING else None
+
     def page(self, tenant: Tenant, where: Filter, offset: int, limit: int) -> Page:
         """Live memories that match, newest first."""
         with self._moment(tenant, where, self._catalogue.candidates) as (view, found, exact):
@@ -325,8 +334,6 @@ class EmbeddedReader(WordReads):
         *,
         words: bytes = b"",
         exact: bool = False,
-        without: frozenset[MemoryId] = frozenset(),
-        as_of: int | None = None,
         among: Sequence[int] | None = None,
         shows: Callable[[Memory], bool] | None = None,
     ) -> SearchAnswer:
@@ -336,28 +343,24 @@ class EmbeddedReader(WordReads):
             BadVector: The vector is not a finite unit vector of the index's dimension.
         """
         with self._moment(tenant, where, self._catalogue.allowed) as (view, live, by_ids):
-            confirms, mask, decided = self._live, live, by_ids
-            if as_of is not None:
-                mask, decided, exact = marks_at(view, tenant, live, as_of), False, True
-                were_shown = (MemoryStatus.LIVE, MemoryStatus.DELETED)
-                confirms = partial(stood, names=self._names, statuses=were_shown)
+            confirms, mask, counted = self._live, live, live
             if among is not None:
                 mask = self._catalogue.mask(np.array(sorted(among), dtype=np.int64))
-                confirms = partial(stood, names=self._names, statuses=STANDING)
-            if without:
-                mask = without_memories(view, self._names, tenant, mask, without)
+                # An operator's search of memories under quarantine finds them by words too.
+                counted = self._catalogue.mask(np.union1d(*map(np.flatnonzero, (live, mask))))
+                confirms = self._standing
             asked = _Searching(view, tenant, where, limit, confirms, shows)
             candidates = Candidates(
                 index=self._derived.index,
                 vector=vector,
-                words=self.asked_words(tenant, words, live if where == EVERYTHING else None),
+                words=self.asked_words(tenant, words, counted if where == EVERYTHING else None),
                 allowed=mask,
                 ranks=self._catalogue.ranks,
                 trusts=partial(self._origins.trusts, view),
                 threshold=threshold,
                 exact=exact,
             )
-            wanted = max(limit if decided else limit * _OVERFETCH, candidates_len(candidates.index))
+            wanted = max(limit if by_ids else limit * _OVERFETCH, candidates_len(candidates.index))
             while True:
                 found, rows, exhausted = candidates.found(wanted)
                 placed, left = self._placed(asked, rows)
@@ -370,7 +373,7 @@ class EmbeddedReader(WordReads):
                 if placed.full or exhausted:
                     room = AnswerRoom(ANSWER_BYTES_MAX)
                     fitting = room.taken([hit.memory for hit in placed.hits])
-                    nearest = found if decided else _looked_at(found, placed, left)
+                    nearest = found if by_ids else _looked_at(found, placed, left)
                     return SearchAnswer(
                         hits=placed.hits[: len(fitting)],
                         nearest=tuple(nearest[:NEAREST_MAX]),
@@ -398,26 +401,28 @@ class EmbeddedReader(WordReads):
 
     def _fill(self, placed: Exposure, asked: _Searching, left: list[RankedRow]) -> None:
         """Fill the remaining places, without reading more memories than necessary."""
-        for one in self._placings(asked, left):
+        for one in self._placings(asked, left, capped=True):
             if placed.full:
                 return
-            placed.fill(msgspec.structs.replace(one, hit=capped(one.hit)))
+            placed.fill(one)
 
-    def _placings(self, asked: _Searching, found: list[RankedRow]) -> Iterator[Placement]:
+    def _placings(
+        self, asked: _Searching, found: list[RankedRow], *, capped: bool = False
+    ) -> Iterator[Placement]:
         """The hits that the store confirms, with origin and vector for the caps."""
         end = _end(asked.view)
         for ranked in found:
             if ranked.ordinal >= end:
                 continue
             try:
-                placement = self._placing(asked, ranked)
+                placement = self._placing(asked, ranked, capped=capped)
             except StoreCorrupt:
                 # A hit of which a value does not match its digest is left out.
                 continue
             if placement is not None:
                 yield placement
 
-    def _placing(self, asked: _Searching, ranked: RankedRow) -> Placement | None:
+    def _placing(self, asked: _Searching, ranked: RankedRow, *, capped: bool) -> Placement | None:
         """The hit with origin and vector for the caps; None if it may not be shown.
 
         Raises:
@@ -433,7 +438,9 @@ class EmbeddedReader(WordReads):
         told = self._told(asked.view, memory)
         if told is None:
             return None
-        return self._origins.placing(asked.view, ordinal, confirmed[0], ranked.hit(told))
+        return self._origins.placing(
+            asked.view, ordinal, confirmed[0], ranked.hit(told, capped=capped)
+        )
 
     def entities(self, tenant: Tenant, offset: int = 0) -> EntityPage:
         """The ids under which live memories of a tenant are filed, by kind and name."""

@@ -25,6 +25,7 @@ from tests.benchmarks.load import request_body
 from tests.benchmarks.servers import ROOT
 
 COUNT = 100_000
+_PATIENCE_S = 600.0
 _CHUNK = 2_048
 _EMPTY = 10
 
@@ -102,7 +103,10 @@ def _open(state: Path, embedder: Embedder) -> EmbeddedStore:
         embedder_id=embedder.embedder_id,
         dimension=embedder.dimension,
         clock=lambda: time.time_ns() // 1_000_000,
-        options=EmbeddedOptions(writer=WriterOptions(queue_len_max=_CHUNK)),
+        options=EmbeddedOptions(
+            # A full queue takes longer than a caller waits where other work has the cores.
+            writer=WriterOptions(queue_len_max=_CHUNK, answer_timeout_s=_PATIENCE_S)
+        ),
     )
 
 

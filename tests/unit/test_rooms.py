@@ -79,7 +79,7 @@ ROOM_STATEMENTS_MAX = {
     "storage/features": 3_500,
     "storage/ground": 350,
     "storage/journal": 600,
-    "storage/read": 900,
+    "storage/read": 850,
     "storage/sealed_log": 650,
     "storage/staging": 400,
     "storage/tables": 1_000,
@@ -87,7 +87,7 @@ ROOM_STATEMENTS_MAX = {
     "storage/write": 2_100,
     "telemetry": 1_200,
 }
-STATEMENTS_MAX = 55_950
+STATEMENTS_MAX = 55_900
 
 
 def _module(path: Path) -> str:

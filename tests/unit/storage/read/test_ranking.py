@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 import asyncio
+from functools import partial
 
 import msgspec
 import numpy as np
@@ -14,7 +15,9 @@ from policy.model import (
     Basis,
     ChangeKind,
     Hit,
+    Memory,
     MemoryId,
+    MemoryStatus,
     Principal,
     PrincipalId,
     Provenance,
@@ -98,6 +101,25 @@ def test_hidden_copies_change_no_byte(store: EmbeddedStore) -> None:
     assert shown(find(store, "bees in Lyon")) == before
 
 
+def test_a_hidden_row_that_is_asked_for_is_found_by_its_words_too(store: EmbeddedStore) -> None:
+    lie = say(store, "Cars in Lyon need a CQ-7711 permit.")
+    for text in FACTS:
+        say(store, text)
+    words = store.reader.words(TENANT, "CQ-7711")
+    asyncio.run(store.writer.order(Quarantine(lie, TENANT, BY, "a lie")))
+
+    def first(among: range | None) -> Hit:
+        return store.reader.searched(
+            TENANT, FAR, EVERYTHING, 9, -1.0, words=words, among=among
+        ).hits[0]
+
+    found = first(range(len(FACTS) + 1))
+    assert (found.memory.memory_id, found.memory.status) == (lie, MemoryStatus.QUARANTINED)
+    assert found.ranking is not None
+    assert found.ranking.words > 0.5
+    assert shown((first(range(1, len(FACTS) + 1)),)) == shown((first(None),))  # control
+
+
 def test_a_reader_with_a_floor_gets_the_statistics_above_it(store: EmbeddedStore) -> None:
     for text in FACTS:
         say(store, text, OPERATOR)
@@ -108,13 +130,17 @@ def test_a_reader_with_a_floor_gets_the_statistics_above_it(store: EmbeddedStore
     assert len(find(store, "bees in Lyon")) == len(FACTS) + 20  # control
 
 
+def is_other(left_out: MemoryId, memory: Memory) -> bool:
+    return memory.memory_id != left_out
+
+
 def test_a_memory_left_out_moves_no_other(store: EmbeddedStore) -> None:
     ids = [say(store, f"bees {'in Lyon ' * (n % 3)}and {n} hives") for n in range(12)]
     words = store.reader.words(TENANT, "bees in Lyon")
     whole = store.reader.searched(TENANT, FAR, EVERYTHING, 50, -1.0, words=words).hits
     for one in ids:
         rest = store.reader.searched(
-            TENANT, FAR, EVERYTHING, 50, -1.0, words=words, without=frozenset({one})
+            TENANT, FAR, EVERYTHING, 50, -1.0, words=words, shows=partial(is_other, one)
         ).hits
         expected = [hit for hit in whole if hit.memory.memory_id != one]
         assert shown(rest) == shown(tuple(expected))

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
-
 import numpy as np
 import pytest
 
@@ -14,12 +12,10 @@ from storage.derived import catalogue
 from storage.derived.catalogue import Catalogue
 from storage.derived.vectors.faiss_index import BadVector
 from storage.embedded import EmbeddedStore
-from storage.features.quarantine.hiding import Quarantine
 from storage.features.recalls import NEAREST_MAX
 from storage.tables.rows import expiry_ms
 from storage.values import Outcome
 from tests.unit.storage.opening import (
-    BY,
     DIMENSION,
     OPERATOR,
     TENANT,
@@ -235,60 +231,18 @@ def id_of(outcome: Outcome) -> MemoryId:
     return outcome.memory.memory_id
 
 
-def texts(store: EmbeddedStore, as_of: int | None = None, *left_out: MemoryId) -> set[str]:
-    found = store.reader.searched(
-        TENANT, vector_of("x"), EVERYTHING, 100, -1.0, as_of=as_of, without=frozenset(left_out)
-    )
-    return {one.memory.text for one in found.hits}
-
-
-def change(store: EmbeddedStore, kind: ChangeKind, memory_id: MemoryId, text: str | None) -> int:
-    by = OPERATOR
-    candidate = candidate_of(text, by, change=kind, memory_id=memory_id)
-    if text is None:
-        (outcome,) = write(store, submission_of(candidate, by, vector=b"", embedder_id=""))
-    else:
-        (outcome,) = write(store, submission_of(candidate, by))
-    return outcome.version
-
-
-def test_each_version_of_the_past_is_what_readers_were_shown_then(store: EmbeddedStore) -> None:
-    tea, train = say(store, "tea at four"), say(store, "the train is late")
-    shown = {train.version: texts(store)}
-    version = change(store, ChangeKind.UPDATE, id_of(tea), "tea at five")
-    shown[version] = texts(store)
-    version = change(store, ChangeKind.DELETE, id_of(train), None)
-    shown[version] = texts(store)
-    bell = say(store, "the bell rings")
-    shown[bell.version] = texts(store)
-    version = change(store, ChangeKind.UPDATE, id_of(tea), "tea at six")
-    shown[version] = texts(store)
-    assert len(set(map(frozenset, shown.values()))) == 5
-    for version, then in shown.items():
-        assert texts(store, version) == then, version
-    assert texts(store, tea.version) == {"tea at four"}
-    assert texts(store, 0) == set()
-
-
-def test_what_is_quarantined_or_purged_today_is_in_no_past(store: EmbeddedStore) -> None:
-    tea, train = say(store, "tea at four"), say(store, "the train is late")
-    bell = say(store, "the bell rings")
-    assert texts(store, bell.version) == {"tea at four", "the train is late", "the bell rings"}
-    change(store, ChangeKind.PURGE, id_of(tea), None)
-    # Its row of that version is no longer the newest: the past alone would show it.
-    change(store, ChangeKind.UPDATE, id_of(train), "the train is on time")
-    assert texts(store, bell.version) == {"the train is late", "the bell rings"}
-    asyncio.run(store.writer.order(Quarantine(id_of(train), TENANT, BY)))
-    assert texts(store, bell.version) == {"the bell rings"}
-
-
 def test_the_places_of_memories_left_out_are_filled_by_others(store: EmbeddedStore) -> None:
     said = [say(store, f"fact {number}") for number in range(8)]
     vector = vector_of("fact 3")
 
     def found(*left_out: MemoryId) -> list[MemoryId]:
         hits = store.reader.searched(
-            TENANT, vector, EVERYTHING, 3, -1.0, without=frozenset(left_out)
+            TENANT,
+            vector,
+            EVERYTHING,
+            3,
+            -1.0,
+            shows=lambda memory: memory.memory_id not in left_out,
         ).hits
         return [one.memory.memory_id for one in hits]
 
@@ -298,11 +252,6 @@ def test_the_places_of_memories_left_out_are_filled_by_others(store: EmbeddedSto
     assert len(left) == 3
     assert left[:2] == nearest[1:]
     assert found(*nearest)[0] == left[2]
-    # A state of an updated memory is that memory, in the past too.
-    version = said[-1].version
-    change(store, ChangeKind.UPDATE, id_of(said[3]), "fact three")
-    assert "fact 3" in texts(store, version)
-    assert "fact 3" not in texts(store, version, id_of(said[3]))
 
 
 def test_a_search_names_the_nearest_rows_behind_the_shown_ones(store: EmbeddedStore) -> None:
