@@ -53,6 +53,13 @@ ASKED: Final = 300
 COPIES: Final = 300
 _COPIED: Final = 20  # questions of which copies are hidden
 _ROUNDS: Final = 3
+_ORDERS: Final = 20
+_TRIES: Final = 200
+_SIGNALS_MIN: Final = 200
+_HELD_BACK_MIN: Final = 60
+_NEAR: Final = 0.6  # the least cosine of questions at which an approval for one counts for another
+_BOOST: Final = 0.2
+_FIRST: Final = 5
 _PERSON, _UNPROVEN = SourceKind.USER_INPUT.trust, SourceKind.UNKNOWN.trust
 _WORDS: Final = WordHashes(KeyedNames(b"search quality".ljust(32)))
 _EMBEDDER: Final = resolve_embedder(os.environ.get("MNEMOGATE_EMBEDDER", "static"))
@@ -62,6 +69,7 @@ class _Asked(NamedTuple):
     """One question over the memories of its conversation; `gold` are those that answer it."""
 
     conversation: str
+    vector: Floats64
     cosines: Floats64
     words: Floats64
     gold: frozenset[int]
@@ -83,6 +91,7 @@ def run() -> list[str]:
         *_stuffed(asked),
         *_copied(asked),
         *_left_out(asked),
+        *_fed_back(asked),
         *_hidden(Path(place)),
         *_identifiers(texts),
         *itertools.chain.from_iterable(_cost(texts, questions, size) for size in SIZES),
@@ -142,6 +151,7 @@ def _questions(place: Path) -> Iterator[_Asked]:
             lies = [f"{question} {claim}" for claim in drawn.sample(elsewhere, LIES)]
             yield _Asked(
                 conversation=name,
+                vector=vector,
                 cosines=rows @ vector,
                 words=words.of_rows(live),
                 gold=gold,
@@ -279,6 +289,120 @@ def _left_out(asked: list[_Asked]) -> list[str]:
         moved[name] += order[1 : TOP + 1].tolist() != again[:TOP].tolist()
     told = ", ".join(f"{name} {count / len(asked):.0%}" for name, count in moved.items())
     return [f"the first hit is left out, and the next ten change their order: {told} (bar 0 %)"]
+
+
+class _Approved(NamedTuple):
+    """One question with the memories that people approved for it, and the scores of all."""
+
+    question: _Asked
+    memories: frozenset[int]
+    scores: Floats64
+
+
+def _fed_back(asked: list[_Asked]) -> list[str]:
+    """What the one rule of feedback that ever gained would do; no search uses it.
+
+    People approve each right memory of the first ten. A memory that is approved for a question
+    scores more for a near one. The newest questions are held back, in orders drawn anew.
+    """
+    told: list[_Approved] = []
+    for one in asked:
+        unproven = np.full(len(one.cosines), _UNPROVEN, dtype=np.int8)
+        scores = _scores(one.cosines, one.words, unproven)
+        shown = np.argsort(-scores, kind="stable")[:TOP].tolist()
+        told.append(_Approved(one, one.gold.intersection(shown), scores))
+    told = [one for one in told if one.memories]
+    right = [_held_back(told, seed) for seed in range(_ORDERS)]
+    gains = [gains.mean() for gains in right]
+    few = [_held_back(told, seed, _SIGNALS_MIN) for seed in range(_ORDERS)]
+    false = [_held_back(_shuffled(told, seed), seed) for seed in range(_TRIES)]
+    noise = [_noise(told, seed) for seed in range(_TRIES)]
+    base = f"feedback on {len(told)} questions, {len(right[0])} held back: NDCG@5"
+    worse = np.mean([(one < 0).mean() for one in right])
+    served = f"  its lower bound is above 0 in {_served(right):.0%} of orders"
+    wrongly = (
+        f"  with shuffled approvals in {_served(false):.1%}, with noise in {_served(noise):.1%}"
+    )
+    return [
+        f"{base} {np.mean(gains):+.4f}, in {_ORDERS} orders (bar >= +.004)",
+        f"  worse in {worse:.1%} of questions (bar <= 2 %)",
+        f"{served}, of {_SIGNALS_MIN} questions alone in {_served(few):.0%}",
+        f"{wrongly} of {_TRIES} tries (bar <= 5 %)",
+    ]
+
+
+def _held_back(told: list[_Approved], seed: int, count: int | None = None) -> Floats64:
+    """The change of NDCG@5 of each of the newest questions, by the approvals of the others."""
+    drawn = np.random.default_rng(seed)
+    order = [told[at] for at in drawn.permutation(len(told))[:count].tolist()]
+    held = max(_HELD_BACK_MIN, len(order) * 3 // 10)
+    gains: list[float] = []
+    for name in {one.question.conversation for one in told}:
+        earlier = [one for one in order[:-held] if one.question.conversation == name]
+        later = [one for one in order[-held:] if one.question.conversation == name]
+        if not earlier or not later:
+            gains += [0.0] * len(later)
+            continue
+        cosines = _stacked(later) @ _stacked(earlier).T
+        for one, row in zip(later, cosines, strict=True):
+            near = np.zeros(len(one.scores))
+            for at in np.flatnonzero(row > _NEAR).tolist():
+                rows = list(earlier[at].memories)
+                near[rows] = np.maximum(near[rows], (row[at] - _NEAR) / (1 - _NEAR))
+            moves = bool(near.any())
+            gains.append(_moved(one, one.scores * (1 + _BOOST * near)) if moves else 0.0)
+    return np.array(gains)
+
+
+def _stacked(told: list[_Approved]) -> Floats64:
+    return np.stack([one.question.vector for one in told])
+
+
+def _shuffled(told: list[_Approved], seed: int) -> list[_Approved]:
+    """The same questions, each with the approvals of another one of its conversation."""
+    drawn = np.random.default_rng(seed)
+    of: defaultdict[str, list[int]] = defaultdict(list)
+    for at, one in enumerate(told):
+        of[one.question.conversation].append(at)
+    others = {
+        at: other
+        for each in of.values()
+        for at, other in zip(each, drawn.permutation(each), strict=True)
+    }
+    return [one._replace(memories=told[others[at]].memories) for at, one in enumerate(told)]
+
+
+def _noise(told: list[_Approved], seed: int) -> Floats64:
+    drawn = np.random.default_rng(seed)
+    chosen = [told[at] for at in drawn.permutation(len(told))[:_HELD_BACK_MIN].tolist()]
+    return np.array(
+        [
+            _moved(one, one.scores * (1 + drawn.uniform(-0.1, 0.1, len(one.scores))))
+            for one in chosen
+        ]
+    )
+
+
+def _moved(one: _Approved, scores: Floats64) -> float:
+    """The change of NDCG@5 by other scores."""
+
+    def worth(by: Floats64) -> float:
+        best = np.argsort(-by, kind="stable")[:_FIRST].tolist()
+        found = sum(share for share, row in zip(shares, best, strict=False) if row in one.memories)
+        return float(found / sum(shares[: len(one.memories)]))
+
+    shares = [1 / np.log2(at + 2) for at in range(_FIRST)]
+    return worth(scores) - worth(one.scores)
+
+
+def _served(tries: list[Floats64]) -> float:
+    """The share of tries of which the lower bound of the mean (95 %, by question) is above 0."""
+    drawn = np.random.default_rng(7)
+    above = [
+        np.percentile(one[drawn.integers(0, len(one), (1_000, len(one)))].mean(axis=1), 2.5) > 0
+        for one in tries
+    ]
+    return float(np.mean(above))
 
 
 def _identifiers(texts: list[str]) -> list[str]:
