@@ -42,7 +42,7 @@ ALLOWED: dict[str, frozenset[str]] = {
     "telemetry": PURE
     | {"policy.bounded", "policy.model", "policy.verdict", "telemetry", "msgspec", "opentelemetry"}
     | {"prometheus_client", "contextlib", "http", "json", "logging", "socket", "ssl", "threading"}
-    | {"time", "urllib.parse", "os.write", "select.select"},
+    | {"time", "urllib.parse", "hmac.compare_digest", "os.write", "select.select"},
     "storage": PURE
     | {"policy", "storage", "msgspec", "lmdb", "faiss", "numpy", "cryptography"}
     | {"Stemmer", "re", "unicodedata"}
@@ -56,6 +56,7 @@ ALLOWED: dict[str, frozenset[str]] = {
         "errno",
         "fcntl",
         "grp",
+        "hmac",
         "os",
         "pathlib",
         "pwd",
