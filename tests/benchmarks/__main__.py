@@ -6,20 +6,28 @@ import argparse
 import os
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
+
+import pytest
 
 from tests.benchmarks import (
     after,
     anchors,
     backends,
+    bars,
+    budget,
     calls,
+    commands,
     console,
     held,
     keys,
+    lengths,
     mcp,
     model,
     neighbours,
+    older,
+    paths,
     search,
     search_quality,
     shard,
@@ -29,14 +37,20 @@ from tests.benchmarks import (
     views,
     writes,
 )
+from tests.benchmarks.bars import BarRow
 from tests.benchmarks.floor import fdatasync_floor
 from tests.benchmarks.guards import table as guards
 
-_BENCHES: dict[str, tuple[str, Callable[[], list[str]]]] = {
+_BENCHES: dict[str, tuple[str, Callable[[], Sequence[str | BarRow]]]] = {
     "anchors": ("a text against a hundred anchors: indexed, and one by one", anchors.run),
     "after": ("the recall ledger on against off, and a thousand hidden in one act", after.run),
     "writes": ("durable gated writes over HTTP against the bare baseline", writes.run),
     "calls": ("calls of Python and C functions of a write", calls.run),
+    "budget": ("calls and processor time of a write, by stage", budget.run),
+    "paths": ("calls of our own functions for a request", paths.run),
+    "lengths": ("a write of 4,000 characters against one of 300", lengths.run),
+    "older": ("processor time of a write against two older trees", older.run),
+    "commands": ("processor time of two commands", commands.run),
     "tracing": ("tracing on against off, and no verdict without its span", tracing.run),
     "search": ("search, exact and approximate, with what quarantine costs", search.run),
     "search-quality": ("search by words too against vectors alone", search_quality.run),
@@ -57,6 +71,7 @@ _HEAVY = frozenset(
     {
         "after",
         "backends",
+        "older",
         "search-quality",
         "neighbours",
         "guards",
@@ -98,6 +113,11 @@ def arguments() -> argparse.ArgumentParser:
         "--with-neighbours", action="store_true", help="the default run, and `neighbours`"
     )
     parser.add_argument(
+        "--bars",
+        action="store_true",
+        help="the tables that hold a figure against a bar, and all of these at the end",
+    )
+    parser.add_argument(
         "--feed-s",
         type=float,
         default=console.FEED_S,
@@ -110,12 +130,18 @@ def arguments() -> argparse.ArgumentParser:
 def main() -> int:
     """Run what was asked for and print one table each."""
     options = arguments().parse_args()
-    chosen = options.only or [
-        name
-        for name in _BENCHES
-        if name not in _HEAVY or (options.with_neighbours and name == "neighbours")
-    ]
+    chosen = (
+        options.only
+        or [*bars.TABLES] * options.bars
+        or [
+            name
+            for name in _BENCHES
+            if name not in _HEAVY or (options.with_neighbours and name == "neighbours")
+        ]
+    )
     _say(_machine())
+    rows: list[BarRow] = []
+    failed = 0
     for name in chosen:
         title, run = _BENCHES[name]
         if name == "console":
@@ -124,10 +150,18 @@ def main() -> int:
         _say(f"\n== {name}: {title} (load {load:.1f} when it began)")
         _say(f"   make bench ARGS='--only {name}'")
         started = time.monotonic()
-        for line in run():
-            _say(line)
+        try:
+            lines = run()
+        except (Exception, pytest.skip.Exception, pytest.fail.Exception) as failure:  # noqa: BLE001 - the other tables are measured all the same
+            lines = [BarRow(f"{name}: not measured", f"{type(failure).__name__}: {failure}")]
+            failed = 1
+        for line in lines:
+            _say(str(line))
+        rows += [line for line in lines if isinstance(line, BarRow)]
         _say(f"   {time.monotonic() - started:.0f} s, load {os.getloadavg()[0]:.1f}")
-    return 0
+    if options.bars:
+        _say(f"\n{bars.table(rows)}")
+    return failed
 
 
 def _machine() -> str:

@@ -12,8 +12,9 @@ import sys
 import tempfile
 import time
 from pathlib import Path
-from typing import Final
+from typing import Final, NamedTuple
 
+from tests.benchmarks.bars import BarRow, Lines, at_most
 from tests.benchmarks.servers import HERE, Server, load, sidecar
 
 CONNECTIONS: Final = 20
@@ -22,18 +23,30 @@ _BAR: Final = 1_200
 _WITHIN_S: Final = 20.0
 
 
-def run() -> list[str]:
+class Spent(NamedTuple):
+    """Calls, and seconds of processor time."""
+
+    calls: float = 0
+    seconds: float = 0
+
+    def less(self, before: Spent, writes: float) -> Spent:
+        """What was spent since then for each write."""
+        return Spent((self.calls - before.calls) / writes, (self.seconds - before.seconds) / writes)
+
+
+def run() -> Lines:
     """The calls of a write by thread."""
     found = per_write()
-    by_thread = {thread: sum(calls.values()) for thread, calls in found.items()}
-    lines = ["calls of a write, Python and C, 20 connections"]
+    by_thread = {thread: sum(one.calls for one in each.values()) for thread, each in found.items()}
+    lines: Lines = [f"calls of a write, Python and C, {CONNECTIONS} connections"]
     lines += [f"{thread:24s} {count:7.0f}" for thread, count in by_thread.items() if count >= 1]
     both = by_thread["MainThread"] + by_thread["mnemogate-writer"]
-    return [*lines, f"{'loop and writer':24s} {both:7.0f} (bar: {_BAR})"]
+    name = f"Python and C calls of a native write, loop and writer, {CONNECTIONS} connections"
+    return [*lines, BarRow(name, f"{both:,.0f}", at_most(_BAR))]
 
 
-def per_write() -> dict[str, dict[str, float]]:
-    """The calls of each function for one write, by thread."""
+def per_write() -> dict[str, dict[str, Spent]]:
+    """What each function takes for one write, by thread."""
     with tempfile.TemporaryDirectory() as directory:
         base = Path(directory)
         counts = base / "counts.json"
@@ -45,14 +58,14 @@ def per_write() -> dict[str, dict[str, float]]:
             after = _read(server, counts)
     return {
         thread: {
-            name: (count - before.get(thread, {}).get(name, 0)) / answered
-            for name, count in calls.items()
+            name: one.less(before.get(thread, {}).get(name, Spent()), answered)
+            for name, one in each.items()
         }
-        for thread, calls in after.items()
+        for thread, each in after.items()
     }
 
 
-def _read(server: Server, counts: Path) -> dict[str, dict[str, int]]:
+def _read(server: Server, counts: Path) -> dict[str, dict[str, Spent]]:
     counts.unlink(missing_ok=True)
     server.process.send_signal(signal.SIGUSR1)
     until = time.monotonic() + _WITHIN_S
@@ -60,5 +73,7 @@ def _read(server: Server, counts: Path) -> dict[str, dict[str, int]]:
         if time.monotonic() > until:
             raise RuntimeError("the sidecar wrote no counts")
         time.sleep(0.05)
-    found: dict[str, dict[str, int]] = json.loads(counts.read_text("utf-8"))
-    return found
+    found: dict[str, dict[str, tuple[int, float]]] = json.loads(counts.read_text("utf-8"))
+    return {
+        thread: {name: Spent(*one) for name, one in each.items()} for thread, each in found.items()
+    }

@@ -2,7 +2,8 @@
 
     python -P tests/benchmarks/counted.py FILE run --listen ...
 
-The file is one JSON object: thread to function to its calls, of Python and of C, since the start.
+The file is one JSON object: thread to function of Python to its calls and those of C that it makes,
+since the start, and the seconds of processor time in both. What only C calls has the name "".
 """
 
 from __future__ import annotations
@@ -13,6 +14,8 @@ import os
 import signal
 import sys
 import threading
+import time
+from collections import Counter, defaultdict
 from pathlib import Path
 from types import CodeType, FrameType
 from typing import Final
@@ -22,23 +25,44 @@ _COUNTS: Final[dict[str, cProfile.Profile]] = {}
 
 def _begin(*_: object) -> None:
     """Count the calls of this thread from here on."""
-    counts = _COUNTS.setdefault(threading.current_thread().name, cProfile.Profile())
+    counts = _COUNTS.setdefault(threading.current_thread().name, _profile())
     counts.enable()
 
 
-def _name(code: CodeType | str) -> str:
-    if isinstance(code, str):
-        return code
+def _profile() -> cProfile.Profile:
+    # Of the thread alone: not the time in which it waits for the interpreter.
+    return cProfile.Profile(time.thread_time_ns, 1e-9)
+
+
+def _name(code: CodeType) -> str:
     return f"{code.co_filename}:{code.co_firstlineno} {code.co_qualname}"
+
+
+def _summed(counts: cProfile.Profile) -> dict[str, tuple[int, float]]:
+    calls: Counter[str] = Counter()
+    seconds: defaultdict[str, float] = defaultdict(float)
+
+    def add(name: str, count: int, spent: float) -> None:
+        calls[name] += count
+        seconds[name] += spent
+
+    for one in counts.getstats():
+        if isinstance(one.code, str):
+            add("", one.callcount, one.inlinetime)
+            continue
+        name = _name(one.code)
+        add(name, one.callcount, one.inlinetime)
+        for called in one.calls or ():
+            if isinstance(called.code, str):
+                add(name, called.callcount, called.inlinetime)
+                add("", -called.callcount, -called.inlinetime)
+    return {name: (calls[name], seconds[name]) for name in calls}
 
 
 def _write(_: int, frame: FrameType | None) -> None:
     own = _COUNTS[threading.current_thread().name]
     own.disable()
-    found = {
-        thread: {_name(one.code): one.callcount for one in counts.getstats()}
-        for thread, counts in list(_COUNTS.items())
-    }
+    found = {thread: _summed(counts) for thread, counts in list(_COUNTS.items())}
     beside = Path(f"{sys.argv[0]}.new")
     beside.write_text(json.dumps(found))
     beside.replace(sys.argv[0])

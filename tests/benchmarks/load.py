@@ -16,6 +16,7 @@ import random
 import sys
 import time
 
+CHARACTERS = 200
 WORDS = """
     river garden window letter market bridge summer winter yellow silver quiet simple travel
     dinner kitchen music morning evening doctor teacher school office project budget meeting
@@ -23,10 +24,10 @@ WORDS = """
 """.split()  # noqa: SIM905 - a list literal would be one word a line
 
 
-def request_body(rng: random.Random, number: int) -> bytes:
-    """A memory of about 200 characters, unlike every other."""
-    text = f"Note {number}: " + " ".join(rng.choices(WORDS, k=27))
-    return json.dumps({"text": text[:200], "user_id": f"user-{number % 50}"}).encode()
+def request_body(rng: random.Random, number: int, characters: int = CHARACTERS) -> bytes:
+    """A memory of about so many characters, unlike every other."""
+    text = f"Note {number}: " + " ".join(rng.choices(WORDS, k=characters * 27 // 200))
+    return json.dumps({"text": text[:characters], "user_id": f"user-{number % 50}"}).encode()
 
 
 class _Connection(asyncio.Protocol):
@@ -80,7 +81,8 @@ class _Load:
             f"POST {options.path} HTTP/1.1\r\nHost: 127.0.0.1:{options.port}\r\n"
             f"Authorization: Bearer {options.key}\r\nContent-Type: application/json\r\n"
         )
-        bodies = (request_body(rng, number) for number in itertools.count(options.seed * 10**7))
+        numbers = itertools.count(options.seed * 10**7)
+        bodies = (request_body(rng, number, options.characters) for number in numbers)
         self._requests = (
             f"{head}Content-Length: {len(body)}\r\n\r\n".encode() + body for body in bodies
         )
@@ -145,6 +147,7 @@ def main() -> int:
     parser.add_argument("--connections", type=int, default=10)
     parser.add_argument("--seconds", type=float, default=5.0)
     parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--characters", type=int, default=CHARACTERS)
     return asyncio.run(_main(parser.parse_args()))
 
 

@@ -14,26 +14,39 @@ from pathlib import Path
 from typing import Any, Self
 
 import numpy as np
+from numpy.typing import NDArray
 
+from tests.benchmarks.bars import BarRow, Lines
 from tests.benchmarks.pairs import ratio_of
 from tests.integration.gates import end_process, gates_below
 
 ROOT = Path(__file__).resolve().parents[2]
 CALLS = 400
 WARM_UP = 50
+_BARS = {
+    "write": ("MCP write, added p50", "5"),
+    "read": ("MCP read of fifty, added p50 / p99", "1.5 / 8"),
+}
 _SERVER = (sys.executable, str(Path(__file__).parent / "mcp_memory.py"))
 _WRAPPER = (sys.executable, "-P", "-m", "proxy", "mcp", "--server", "memory", "--")
 
 
-def run() -> list[str]:
+def run() -> Lines:
     """Milliseconds of each kind of call, and what was added to it."""
     with ExitStack() as stack:
         base = Path(stack.enter_context(tempfile.TemporaryDirectory()))
         stack.callback(_end_gates, base)
         direct = stack.enter_context(_Client(_SERVER, environment(base)))
         guarded = stack.enter_context(_Client((*_WRAPPER, *_SERVER), environment(base)))
-        lines = ["call   | direct p50, p99 ms | guarded p50, p99 ms | added p50, p99 ms"]
-        lines += _compared(direct, guarded)
+        taken = _taken(direct, guarded)
+    lines: Lines = ["call   | direct p50, p99 ms | guarded p50, p99 ms | added p50, p99 ms"]
+    lines += _compared(taken)
+    for kind, (name, bars) in _BARS.items():
+        added = np.percentile(
+            taken[kind][:, 1] - taken[kind][:, 0], [50, 99][: 1 + bars.count("/")]
+        )
+        shown = " / ".join(f"{one:.2f}" for one in added)
+        lines.append(BarRow(name, f"{shown} ms", f"≤ {bars} ms"))
     lines.append("An admitted write is two durable commits: the intent, then what became of it.")
     return lines
 
@@ -47,7 +60,7 @@ def against(before: Path) -> list[str]:
         old = stack.enter_context(_Client(words, environment(base / "before", before)))
         new = stack.enter_context(_Client(words, environment(base / "now")))
         lines = ["call   | before p50, p99 ms | now p50, p99 ms | difference p50, p99 ms"]
-        return lines + _compared(old, new)
+        return lines + _compared(_taken(old, new))
 
 
 def _end_gates(base: Path) -> None:
@@ -68,14 +81,20 @@ def environment(base: Path, root: Path = ROOT) -> dict[str, str]:
     }
 
 
-def _compared(first: _Client, second: _Client) -> list[str]:
-    taken = {
-        kind: [_called(first, second, kind, number) for number in range(CALLS + WARM_UP)][WARM_UP:]
+def _taken(first: _Client, second: _Client) -> dict[str, NDArray[Any]]:
+    """Milliseconds of each call through the first and the second, by the kind of call."""
+    return {
+        kind: np.array([_called(first, second, kind, number) for number in range(CALLS + WARM_UP)])[
+            WARM_UP:
+        ]
+        * 1_000
         for kind in ("write", "read")
     }
+
+
+def _compared(taken: dict[str, NDArray[Any]]) -> list[str]:
     lines: list[str] = []
-    for kind, pairs in taken.items():
-        measured = np.array(pairs) * 1_000
+    for kind, measured in taken.items():
         columns = (measured[:, 0], measured[:, 1], measured[:, 1] - measured[:, 0])
         shown = [
             f"{np.percentile(column, 50):8.2f} {np.percentile(column, 99):8.2f}"

@@ -17,7 +17,9 @@ from pathlib import Path
 from typing import Any, Self
 
 import numpy as np
+from numpy.typing import NDArray
 
+from tests.benchmarks.bars import BarRow, Lines
 from tests.benchmarks.load import WORDS
 from tests.benchmarks.pairs import ratio_of
 
@@ -27,12 +29,14 @@ REQUESTS = 300
 WARM_UP = 50
 KEY = "agent-key-of-the-benchmark"
 _MODEL = (sys.executable, str(Path(__file__).parent / "model_upstream.py"))
+_WAYS = ("direct", "through")
 _AGAINST = ("before", "now")
 _LEDGER = ("without", "with")
+_BARS_MS = (1.5, 2, 2)
 _SIDECAR = (sys.executable, "-P", "-m", "proxy", "run")
 
 
-def run() -> list[str]:
+def run() -> Lines:
     """Milliseconds to the first byte, directly and through, and the added share of histories."""
     with ExitStack() as stack:
         base = Path(stack.enter_context(tempfile.TemporaryDirectory()))
@@ -40,11 +44,18 @@ def run() -> list[str]:
         direct = stack.enter_context(Client(model_port, "/v1/messages"))
         port = front(stack, base, model_port)
         through = stack.enter_context(Client(port, "/anthropic/v1/messages"))
-        lines = _table(direct, through, "nothing refused")
+        taken = _taken(direct, through, "nothing refused")
         refuse(port)
-        lines += _table(direct, through, "one refused")
-    lines.append("bars: 2 ms at p50, 10 ms at p99, and 2 times")
-    return lines
+        refused = _table(direct, through, "one refused")
+    added = [np.percentile(one[:, 1] - one[:, 0], 50) for one in taken]
+    name = f"model front, first byte, added p50 at {' / '.join(map(str, HISTORIES))} turns"
+    shown = " / ".join(f"{one:.2f}" for one in added)
+    bar = f"≤ {' / '.join(map(str, _BARS_MS))} ms"
+    return [
+        *_lines(taken, "nothing refused"),
+        BarRow(name, f"{shown} ms", bar),
+        *refused,
+    ]
 
 
 def against(before: Path) -> list[str]:
@@ -94,31 +105,39 @@ def table(model_port: int) -> str:
     return f'[[model]]\nname = "anthropic"\napi = "anthropic"\nurl = "{url}"\n'
 
 
-def _table(
-    one: Client, other: Client, title: str, names: tuple[str, str] = ("direct", "through")
-) -> list[str]:
-    first, then = names
-    lines = [
-        f"turns, {title} | {first} p50, p99 ms | {then} p50, p99 ms | added p50, p99 ms | ratio"
-    ]
-    added: dict[int, float] = {}
+def _table(one: Client, other: Client, title: str, names: tuple[str, str] = _WAYS) -> list[str]:
+    return _lines(_taken(one, other, title), title, names)
+
+
+def _taken(one: Client, other: Client, title: str) -> list[NDArray[Any]]:
+    """Milliseconds of each request by the one and the other way, for each length of history."""
     # In turns: what else the machine does then weighs on all of them alike.
     rounds = zip(*(conversation(turns, title) for turns in HISTORIES), strict=True)
     taken = [
         [_asked(one, other, body, number % 2 == 0) for body in bodies]
         for number, bodies in enumerate(rounds)
     ]
-    for at, turns in enumerate(HISTORIES):
-        measured = np.array([pairs[at] for pairs in taken[WARM_UP:]]) * 1_000
+    return [
+        np.array([pairs[at] for pairs in taken[WARM_UP:]]) * 1_000 for at in range(len(HISTORIES))
+    ]
+
+
+def _lines(taken: list[NDArray[Any]], title: str, names: tuple[str, str] = _WAYS) -> list[str]:
+    first, then = names
+    lines = [
+        f"turns, {title} | {first} p50, p99 ms | {then} p50, p99 ms | added p50, p99 ms | ratio"
+    ]
+    added: list[float] = []
+    for turns, measured in zip(HISTORIES, taken, strict=True):
         columns = (measured[:, 0], measured[:, 1], measured[:, 1] - measured[:, 0])
         shown = [f"{np.percentile(one, 50):8.2f} {np.percentile(one, 99):8.2f}" for one in columns]
-        added[turns] = float(np.percentile(columns[2], 50))
-        ratio = ratio_of(measured)
-        lines.append(f"{turns:5d} | {' | '.join(shown)} | {ratio:6.2f}")
-    if names in (_AGAINST, _LEDGER):
-        return lines
-    share = added[HISTORIES[-1]] / added[HISTORIES[0]]
-    lines.append(f"a history of {HISTORIES[-1]} turns adds {share:.1f} times what one of 5 does")
+        added.append(float(np.percentile(columns[2], 50)))
+        lines.append(f"{turns:5d} | {' | '.join(shown)} | {ratio_of(measured):6.2f}")
+    if names == _WAYS:
+        share = added[-1] / added[0]
+        lines.append(
+            f"a history of {HISTORIES[-1]} turns adds {share:.1f} times what one of 5 does"
+        )
     return lines
 
 

@@ -1,4 +1,4 @@
-"""The same short memories into Chroma's server, SuperLocalMemory's daemon and the sidecar."""
+"""The same short memories into three other memories, each in turns with the sidecar."""
 
 from __future__ import annotations
 
@@ -13,21 +13,32 @@ import threading
 import time
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
 
+from tests.benchmarks.bars import BarRow, Lines, at_least
 from tests.benchmarks.corpus import Corpus
 from tests.benchmarks.load import request_body
-from tests.benchmarks.servers import free_port, sidecar
+from tests.benchmarks.servers import HERE, free_port, sidecar
 from tests.integration.clients.environments import python_environment
 
 CHROMA = ("chromadb", "1.5.9")
 SUPERLOCALMEMORY = ("superlocalmemory", "4.1.18")
+MEM0 = ("mem0ai", "2.2.1")
 WRITERS = (1, 10)
 SECONDS = 4.0
 _START_S = 120.0
+_TEXTS = 4_000
+_FAILURES = (
+    pytest.skip.Exception,
+    pytest.fail.Exception,
+    RuntimeError,
+    OSError,
+    subprocess.SubprocessError,
+)
 _STORED = frozenset({200, 201, 202})
 
 Json = dict[str, Any]
@@ -56,39 +67,65 @@ class _Target(NamedTuple):
     body: Callable[[str, int], Json]
 
 
-def run() -> list[str]:
+class _Written(NamedTuple):
+    """Stored per second, p50 and p99 in milliseconds, and how many were not taken."""
+
+    per_s: float
+    p50_ms: float
+    p99_ms: float
+    refused: float
+
+
+class _Peer(NamedTuple):
+    """What writes to one system: so many writers, with that seed."""
+
+    name: str
+    written: Callable[[int, int], _Written]
+
+
+def run() -> Lines:
     """Writes per second and p99 of each, and ours against each of theirs."""
-    lines = [
+    lines: Lines = [
         "system              | writers | writes/s | p50 ms | p99 ms | refused | ours against it"
     ]
     with tempfile.TemporaryDirectory() as scratch, sidecar(Path(scratch) / "own") as own:
-        ours = _Target(
-            "sidecar",
-            own.port,
-            "/v1/memories",
-            {"Authorization": f"Bearer {own.key}"},
-            _native_body,
+        ours = _over_http(
+            _Target(
+                "sidecar",
+                own.port,
+                "/v1/memories",
+                {"Authorization": f"Bearer {own.key}"},
+                _native_body,
+            )
         )
-        for start in (_chroma, _superlocalmemory):
+        for start, bar in _PEERS:
             try:
-                with start(Path(scratch)) as target:
+                with start(Path(scratch)) as peer:
                     for writers in WRITERS:
-                        lines += _compared(ours, target, writers)
-            except (pytest.skip.Exception, pytest.fail.Exception, RuntimeError, OSError) as failure:
-                lines.append(f"{start.__name__.strip('_')}: not measured: {failure}")
+                        lines += _compared(ours, peer, writers, bar)
+            except _FAILURES as failure:
+                name = start.__name__.strip("_")
+                lines.append(BarRow(f"ours / {name}: not measured", f"{failure}", bar))
     return lines
 
 
-def _compared(ours: _Target, theirs: _Target, writers: int) -> list[str]:
-    measured = [(_driven(theirs, writers, seed), _driven(ours, writers, seed)) for seed in (1, 2)]
-    ratio = statistics.median(own[0] / other[0] for other, own in measured)
-    return [
-        _line(theirs.name, writers, [other for other, _ in measured], f"{ratio:.1f}"),
-        _line(ours.name, writers, [own for _, own in measured], ""),
+def _compared(ours: _Peer, theirs: _Peer, writers: int, bar: str) -> Lines:
+    pairs = [(theirs.written(writers, seed), ours.written(writers, seed)) for seed in (1, 2)]
+    ratio = f"{statistics.median(own.per_s / other.per_s for other, own in pairs):.1f}"
+    lines: Lines = [
+        _line(theirs.name, writers, [other for other, _ in pairs], ratio),
+        _line(ours.name, writers, [own for _, own in pairs], ""),
     ]
+    if writers == max(WRITERS):
+        lines.append(BarRow(f"ours / {theirs.name}, {writers} writers", ratio, bar))
+    return lines
 
 
-def _line(name: str, writers: int, figures: list[tuple[float, ...]], ratio: str) -> str:
+def _over_http(target: _Target) -> _Peer:
+    return _Peer(target.name, partial(_driven, target))
+
+
+def _line(name: str, writers: int, figures: list[_Written], ratio: str) -> str:
     rate, half, slow, refused = (statistics.mean(column) for column in zip(*figures, strict=True))
     return (
         f"{name:19s} | {writers:7d} | {rate:8.0f} | {half:6.1f} | {slow:6.1f} | {refused:7.0f} | "
@@ -96,8 +133,7 @@ def _line(name: str, writers: int, figures: list[tuple[float, ...]], ratio: str)
     )
 
 
-def _driven(target: _Target, writers: int, seed: int) -> tuple[float, float, float, float]:
-    """Stored per second, p50 and p99 in milliseconds, and how many were not taken."""
+def _driven(target: _Target, writers: int, seed: int) -> _Written:
     latencies: list[float] = []
     refused: list[int] = []
     deadline = time.perf_counter() + SECONDS
@@ -128,13 +164,17 @@ def _driven(target: _Target, writers: int, seed: int) -> tuple[float, float, flo
         thread.join()
     if not latencies:
         raise RuntimeError(f"{target.name} stored nothing; it answered {sorted(set(refused))}")
+    return _summed(latencies, len(refused))
+
+
+def _summed(latencies: list[float], refused: int) -> _Written:
     ordered = sorted(latencies)
     half, slow = ordered[len(ordered) // 2], ordered[len(ordered) * 99 // 100]
-    return len(latencies) / SECONDS, half * 1e3, slow * 1e3, float(len(refused))
+    return _Written(len(latencies) / SECONDS, half * 1e3, slow * 1e3, refused)
 
 
 @contextmanager
-def _chroma(scratch: Path) -> Generator[_Target]:
+def _chroma(scratch: Path) -> Generator[_Peer]:
     """Vectors come with the request: Chroma is spared the embedding that we do."""
     binary = python_environment(*CHROMA).with_name("chroma")
     port = free_port()
@@ -142,17 +182,12 @@ def _chroma(scratch: Path) -> Generator[_Target]:
     command = [str(binary), "run", "--path", str(scratch / "chroma"), "--port", str(port)]
     with _running([*command, "--host", "127.0.0.1"], scratch, port):
         made = _asked(port, base, {"name": "bench"})
-        yield _Target(
-            "Chroma 1.5.9",
-            port,
-            f"{base}/{made['id']}/add",
-            {},
-            _chroma_body,
-        )
+        path = f"{base}/{made['id']}/add"
+        yield _over_http(_Target("Chroma 1.5.9", port, path, {}, _chroma_body))
 
 
 @contextmanager
-def _superlocalmemory(scratch: Path) -> Generator[_Target]:
+def _superlocalmemory(scratch: Path) -> Generator[_Peer]:
     """Waits for each memory to be written, as we do; without a model it embeds nothing."""
     interpreter = python_environment(*SUPERLOCALMEMORY)
     port = free_port()
@@ -160,14 +195,42 @@ def _superlocalmemory(scratch: Path) -> Generator[_Target]:
     command = [str(interpreter), "-m", module, "--start", f"--port={port}"]
     token = scratch / ".superlocalmemory" / ".install_token"
     with _running(command, scratch, port):
-        yield _Target(
-            "SuperLocalMemory",
-            port,
-            "/remember?wait=true",
-            # The daemon makes this key for its own user, below the home that the test gave it.
-            {"X-Install-Token": token.read_text().strip()},
-            _superlocalmemory_body,
+        # The daemon makes this key for its own user, below the home that the test gave it.
+        headers = {"X-Install-Token": token.read_text().strip()}
+        path = "/remember?wait=true"
+        yield _over_http(_Target("SuperLocalMemory", port, path, headers, _superlocalmemory_body))
+
+
+@contextmanager
+def _mem0(scratch: Path) -> Generator[_Peer]:
+    """In a process of its own without HTTP, and spared the embedding that we do."""
+    interpreter = python_environment(*MEM0)
+
+    def written(writers: int, seed: int) -> _Written:
+        rng = random.Random(seed)  # noqa: S311 - the same load every time
+        texts = [
+            [json.loads(request_body(rng, 10**6 * writer + at))["text"] for at in range(_TEXTS)]
+            for writer in range(writers)
+        ]
+        asked = scratch / "mem0.json"
+        asked.write_text(json.dumps({"texts": texts, "vectors": _VECTORS, "seconds": SECONDS}))
+        done = subprocess.run(
+            [str(interpreter), str(HERE / "mem0_local.py"), str(asked)],
+            check=True,
+            capture_output=True,
+            timeout=_START_S,
+            cwd=scratch,
+            env={"HOME": str(scratch), "PATH": os.environ.get("PATH", "")},
         )
+        seen: Json = json.loads(done.stdout.splitlines()[-1])
+        if not seen["taken"]:
+            raise RuntimeError(f"mem0ai stored nothing: {sorted(set(seen['failed']))}")
+        return _summed(seen["taken"], len(seen["failed"]))
+
+    yield _Peer("mem0ai, Qdrant local", written)
+
+
+_PEERS = ((_superlocalmemory, "stated"), (_chroma, at_least(6)), (_mem0, at_least(2.4)))
 
 
 @contextmanager

@@ -13,6 +13,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import NamedTuple
 
+from tests.benchmarks.load import CHARACTERS
+
 HERE = Path(__file__).resolve().parent
 ROOT = HERE.parent.parent
 KEY = "bench-agent-key-0123456789"
@@ -111,7 +113,9 @@ def put_anchors(base: Path, count: int, root: Path = ROOT) -> None:
         subprocess.run(command, check=True, capture_output=True, env=environment)
 
 
-def load(server: Server, connections: int, seconds: float, seed: int) -> dict[str, float]:
+def load(
+    server: Server, connections: int, seconds: float, seed: int, characters: int = CHARACTERS
+) -> dict[str, float]:
     """Closed-loop writes against a server: writes per second, p50 and p99 in milliseconds."""
     done = subprocess.run(
         [
@@ -120,6 +124,7 @@ def load(server: Server, connections: int, seconds: float, seed: int) -> dict[st
             str(HERE / "load.py"),
             *("--port", str(server.port), "--key", server.key),
             *("--connections", str(connections), "--seconds", str(seconds), "--seed", str(seed)),
+            *("--characters", str(characters)),
         ],
         check=True,
         capture_output=True,

@@ -8,18 +8,11 @@ from __future__ import annotations
 
 import argparse
 import sys
-from typing import Final
 
 import msgspec
 
 from tests.figures.counting import Figures, figures
-from tests.figures.path import RequestPath, paths
-
-_BARS: Final = {
-    "native write": "600 calls, 80 files",
-    "MCP tools/call": "2,600 calls",
-    "Mem0 search": "280 calls",
-}
+from tests.figures.path import BARS, RequestPath, paths
 
 
 class _Printed(msgspec.Struct, frozen=True, kw_only=True):
@@ -65,7 +58,7 @@ def _lines(found: _Printed) -> list[str]:
     lines += [f"{name:26} {count:6}" for name, count in rows.items()]
     for kind, path in found.paths.items():
         shown = f"{path.calls:6} calls, {path.functions} functions, {path.files} files"
-        bar = f" (bar: {_BARS[kind]})" if kind in _BARS else ""
+        bar = f" (bar: {BARS[kind]})" if kind in BARS else ""
         lines.append(f"{f'path of {kind}':26} {shown}{bar}")
     return lines
 

@@ -29,6 +29,12 @@ from tests.integration.mcp_bench import call, notification, request
 from tests.integration.running import AGENT_KEY, Json, Running, running
 
 ROUNDS: Final = 5
+BARS: Final = {
+    "native write": "≤ 600 (80)",
+    "MCP tools/call": "≤ 2,600",
+    "Mem0 search": "≤ 280",
+}
+"""The calls, and the files in brackets, that a path is held against."""
 TURNS: Final = (5, 200)
 """Of the conversations of two requests to a model."""
 _ASKED: Final = 3
