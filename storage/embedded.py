@@ -311,13 +311,12 @@ class _Assembly:
         with store.reading() as view:
             remark = None if options.restored else copy.compare(view, view.header())
             unerased = view.unerased()
-            used = view.bytes_used()
         generation = known or found(embedder_id, dimension, self._clock())
         generation = with_embedder(generation, embedder_id, dimension)
         if options.restored and known is not None:
             generation = with_incarnation(generation)
         engine = self._engine(generation, None if known is None else known.header)
-        engine.unerased, engine.bytes_used = unerased, used
+        engine.unerased = unerased
         if remark is not None:
             engine.parts.derived.remarks["checkpoint copy"] = remark
         operating = EngineCommands(engine)

@@ -151,7 +151,7 @@ def _verdict_spans(
         resource=resource,
         attributes=_verdict_attributes(event, operation),
         kind=SpanKind.SERVER,
-        status=_status(event),
+        status=Status(StatusCode.ERROR) if event.decision == "error" else _UNSET,
         start_time=event.started_ns,
         end_time=max(event.started_ns, event.ended_ns),
         instrumentation_scope=SCOPE,
@@ -381,10 +381,6 @@ def _step_intervals(event: VerdictRecorded, steps: Sequence[StepOutcome]) -> lis
     gate_ns = min(gate_ns, latest - started_ns)
     count = max(1, len(steps))
     return list(pairwise(started_ns + gate_ns * at // count for at in range(len(steps) + 1)))
-
-
-def _status(event: VerdictRecorded) -> Status:
-    return Status(StatusCode.ERROR) if event.decision == "error" else _UNSET
 
 
 def _operation(operation: str) -> str:

@@ -295,12 +295,8 @@ def _newest(keys: Sequence[int], among: Container[int] | None) -> Iterable[int]:
 
 
 def _names(prints: Prints, kept: frozenset[int]) -> set[int]:
-    return {*kept, *prints.marks, *_telling(prints)}
+    """The index keys of a text: runs, marks, and the words with a rank above 0.
 
-
-def _telling(prints: Prints) -> list[int]:
-    """The index keys of the words that distinguish texts: those with a rank above 0.
-
-    A key is the complement of the word's hash, so that runs and marks have other keys.
+    The key of a word is the complement of its hash, so that runs and marks have other keys.
     """
-    return [~word for word, rank in prints.words.items() if rank]
+    return {*kept, *prints.marks, *[~word for word, rank in prints.words.items() if rank]}

@@ -2,23 +2,28 @@
 
 from __future__ import annotations
 
+import asyncio
+import io
 import sys
 from collections.abc import Generator, Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from typing import Any, Final, TypeVar
-from urllib.parse import quote, urlencode
+from email.message import Message
+from http.client import HTTPException, HTTPResponse
+from pathlib import Path
+from socket import socket
+from types import SimpleNamespace
+from typing import Any, Final, TypeVar, cast
+from urllib.parse import quote, urlencode, urlsplit
 
-import aiohttp
 import msgspec
 
 from proxy.admin.wire.route import BEGINNING_LEN_MIN, IDS, IMPORTED_AT_ONCE, IdKind, IdList, Route
 from proxy.cli.exits import CommandFailed, Exit
 from proxy.cli.terminal import inert
 from proxy.dialects.described import ARGUMENT
-from proxy.seams.faults import OF_DATA
+from proxy.seams.faults import OF_DATA, why_unreached
 from proxy.seams.guard import Item
 from proxy.seams.tenants import DEFAULT_TENANT, TENANT_PATTERN
-from proxy.transport.upstream import why_unanswered
 
 _Answer = TypeVar("_Answer", bound=msgspec.Struct)
 
@@ -77,11 +82,24 @@ _RULES: Final = (
 
 
 class Operator:
-    """A client of one sidecar's operator API; `where` names the sidecar's address in messages."""
+    """A client of one sidecar's operator API; `where` names the sidecar's address in messages.
 
-    def __init__(self, session: aiohttp.ClientSession, base_url: str, where: str) -> None:
-        self._session = session
-        self._base_url = base_url
+    Each request has a connection of its own. An HTTP library would take longer to import than most
+    commands take to run.
+    """
+
+    def __init__(
+        self,
+        url: str,
+        where: str,
+        *,
+        headers: Mapping[str, str] | None = None,
+        path: Path | None = None,
+    ) -> None:
+        """`headers` are sent with each request; `path` is the Unix socket of a sidecar here."""
+        self._url = url
+        self._headers = headers or {}
+        self._path = path
         self.where = where
 
     async def ask(
@@ -94,7 +112,7 @@ class Operator:
                 of another form.
         """
         given = {name: value for name, value in asked.items() if value is not None}
-        path, data = ARGUMENT.sub(part(argument), row.template), None
+        path, data = ARGUMENT.sub(part(argument), row.template), b""
         with as_text():
             if row.asks is not None:
                 data = msgspec.json.encode(given)
@@ -110,22 +128,15 @@ class Operator:
                 then="stop it, and start it again with this version",
             ) from error
 
-    async def _sent(self, method: str, path: str, data: bytes | None, timeout_s: float) -> bytes:
+    async def _sent(self, method: str, path: str, data: bytes, timeout_s: float) -> bytes:
         try:
-            async with self._session.request(
-                method,
-                f"{self._base_url}/api/v1{path}",
-                data=data,
-                headers={} if data is None else {"Content-Type": "application/json"},
-                timeout=aiohttp.ClientTimeout(total=timeout_s),
-                allow_redirects=False,
-            ) as answer:
-                status, ours = answer.status, _is_ours(answer.headers)
-                body = await answer.read()
+            async with asyncio.timeout(timeout_s):
+                answer = await self._exchanged(method, path, data)
+            status, ours, body = answer.status, _is_ours(answer.headers), answer.read()
         except TimeoutError as error:
             raise self._unreachable(f"did not answer within {timeout_s:g} s") from error
-        except aiohttp.ClientError as error:
-            raise self._unreachable(f"cannot be reached ({why_unanswered(error)})") from error
+        except (OSError, ValueError, HTTPException) as error:
+            raise self._unreachable(f"cannot be reached ({why_unreached(error)})") from error
         if not ours:
             raise CommandFailed(
                 Exit.UNREACHABLE,
@@ -135,6 +146,36 @@ class Operator:
         if status not in _SUCCESS:
             raise self._refusal(status, body, path)
         return body
+
+    async def _exchanged(self, method: str, path: str, data: bytes) -> HTTPResponse:
+        url = urlsplit(f"{self._url}/api/v1{path}")
+        if url.scheme not in {"http", "https"} or not url.hostname:
+            raise ValueError(self._url)
+        headers = {
+            "Host": url.netloc.rpartition("@")[2],
+            "Connection": "close",
+            "Content-Length": f"{len(data)}",
+            **({"Content-Type": "application/json"} if data else {}),
+            **self._headers,
+        }
+        head = [f"{name}: {value}" for name, value in headers.items()]
+        line = f"{method} {url._replace(scheme='', netloc='').geturl()} HTTP/1.1"
+        if self._path is not None:
+            reader, writer = await asyncio.open_unix_connection(self._path)
+        else:
+            tls = url.scheme == "https"
+            port = url.port or (443 if tls else 80)
+            reader, writer = await asyncio.open_connection(url.hostname, port, ssl=tls or None)
+        try:
+            writer.write("\r\n".join([line, *head, "", ""]).encode() + data)
+            received = io.BytesIO(await reader.read())
+        finally:
+            writer.close()
+        # It reads from the file that its socket makes.
+        made = SimpleNamespace(makefile=lambda _mode: received)
+        answer = HTTPResponse(cast("socket", made), method=method)
+        answer.begin()
+        return answer
 
     def _refusal(self, status: int, body: bytes, path: str) -> CommandFailed:
         try:
@@ -188,7 +229,7 @@ def as_text() -> Generator[None]:
         ) from error
 
 
-def _is_ours(headers: Mapping[str, str]) -> bool:
+def _is_ours(headers: Message) -> bool:
     """Whether a sidecar sent this answer.
 
     A proxy in between may replace the header `Server`, and the answer to a request that could not

@@ -13,7 +13,6 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Final
 
-import aiohttp
 import msgspec
 
 from proxy.cli.client import Operator
@@ -77,11 +76,9 @@ async def operator(context: Context, *, opens: bool = True) -> AsyncGenerator[Op
     settings = settings_of(context)
     where = context.arguments(Where)
     if where.admin is not None:
-        async with _over_http(where.admin, settings) as client:
-            yield client
+        yield _over_http(where.admin, settings)
     elif _answers(settings.state / _SOCKET):
-        async with _over_socket(settings.state / _SOCKET) as client:
-            yield client
+        yield _over_socket(settings.state / _SOCKET)
     elif not opens:
         raise CommandFailed(
             Exit.UNREACHABLE, f"no sidecar runs on {settings.state}", then="mnemogate run"
@@ -96,8 +93,7 @@ def admin_url(address: str) -> str:
     return (address if "://" in address else f"http://{address}").rstrip("/")
 
 
-@asynccontextmanager
-async def _over_http(address: str, settings: Settings) -> AsyncGenerator[Operator]:
+def _over_http(address: str, settings: Settings) -> Operator:
     if settings.operator_key is None:
         raise CommandFailed(
             Exit.USAGE,
@@ -106,15 +102,11 @@ async def _over_http(address: str, settings: Settings) -> AsyncGenerator[Operato
         )
     url = admin_url(address)
     headers = {"Authorization": f"Bearer {unquoted(settings.operator_key.reveal())}"}
-    async with aiohttp.ClientSession(headers=headers, trust_env=False) as session:
-        yield Operator(session, url, url)
+    return Operator(url, url, headers=headers)
 
 
-@asynccontextmanager
-async def _over_socket(path: Path) -> AsyncGenerator[Operator]:
-    connector = aiohttp.UnixConnector(path=str(path))
-    async with aiohttp.ClientSession(connector=connector, trust_env=False) as session:
-        yield Operator(session, "http://localhost", str(path))
+def _over_socket(path: Path) -> Operator:
+    return Operator("http://localhost", str(path), path=path)
 
 
 @asynccontextmanager
@@ -126,8 +118,8 @@ async def _opened(context: Context, settings: Settings) -> AsyncGenerator[Operat
     # need.
     from proxy.cli.stopped import stopped  # noqa: PLC0415
 
-    async with stopped(checked), _over_socket(settings.state / _SOCKET) as client:
-        yield client
+    async with stopped(checked):
+        yield _over_socket(settings.state / _SOCKET)
 
 
 def _answers(path: Path) -> bool:

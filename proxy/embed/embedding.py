@@ -211,9 +211,13 @@ class StaticEmbedder:
         strange = set(chain.from_iterable(split)).difference(known)
         fresh = self._spelled(strange, known) if strange else known
         # Each text is embedded alone, so that its vector does not depend on the rest of the batch.
+        ids = [[*chain.from_iterable(map(known.get, each, map(fresh.get, each)))] for each in split]
         return [
-            self._vector([*chain.from_iterable(map(known.get, words, map(fresh.get, words)))])
-            for words in split
+            unit_row(
+                np.add.reduce(self._table.take(one or [_UNKNOWN_TOKEN], axis=0), axis=0),
+                self._table[_UNKNOWN_TOKEN],
+            )
+            for one in ids
         ]
 
     def _spelled(self, words: set[str], known: Mapping[str, list[int]]) -> Mapping[str, list[int]]:
@@ -255,10 +259,6 @@ class StaticEmbedder:
 
     def _convert(self, ids: list[int]) -> None:
         self._table[ids] = self._halves[ids]
-
-    def _vector(self, ids: list[int]) -> bytes:
-        total = np.add.reduce(self._table.take(ids or [_UNKNOWN_TOKEN], axis=0), axis=0)
-        return unit_row(total, self._table[_UNKNOWN_TOKEN])
 
 
 def _keys(parts: list[str]) -> list[str]:

@@ -179,11 +179,11 @@ class GuardFront:
         self, call: GuardedCall, principal: Principal, incoming: RequestHead
     ) -> tuple[ItemVerdict, ...]:
         gone = asyncio.Event()
-        incoming.gone.tell(gone.set)
+        incoming.welcome.gone.tell(gone.set)
         try:
             judged = await self._guard.judge(principal, call)
         finally:
-            incoming.gone.forget(gone.set)
+            incoming.welcome.gone.forget(gone.set)
         admitted = admitted_of(judged)
         if gone.is_set():
             # The relay has disconnected, so no one will send the items that this verdict admits.

@@ -286,7 +286,7 @@ class _KnownRequest(msgspec.Struct, frozen=True, kw_only=True):
 
     def watch(self, exchange: Exchange) -> None:
         """Notify the exchange when the client disconnects."""
-        gone = self.incoming.gone
+        gone = self.incoming.welcome.gone
         gone.tell(exchange.leave)
         exchange.when_over(lambda: gone.forget(exchange.leave))
 

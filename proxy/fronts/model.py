@@ -191,7 +191,7 @@ class ModelFront:
     ) -> tuple[HttpReply, Pieces | None]:
         """The answer to one request; if the client leaves first, the call upstream is cancelled."""
         stop = Stop(TOTAL_S)
-        gone = served.incoming.gone
+        gone = served.incoming.welcome.gone
         gone.tell(stop)
         try:
             async with stop:

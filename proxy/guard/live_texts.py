@@ -46,12 +46,12 @@ def prints_of_pieces(pieces: tuple[str, ...]) -> tuple[PiecePrint, ...]:
     if the memory has no other pieces.
     """
     shapes = {shape: piece for piece in pieces if (shape := shape_of(piece))}
-    tell = [shape for shape, piece in shapes.items() if _tells(piece.strip(), shape)]
+    tell = [
+        shape
+        for shape, piece in shapes.items()
+        if len(shape) >= _CONTAINED_LEN_MIN and _ONE_WORD.fullmatch(piece.strip()) is None
+    ]
     return tuple(_print_of(shape, whole=not tell) for shape in sorted(tell or shapes))
-
-
-def _tells(piece: str, shape: str) -> bool:
-    return len(shape) >= _CONTAINED_LEN_MIN and _ONE_WORD.fullmatch(piece) is None
 
 
 def _print_of(shape: str, *, whole: bool) -> PiecePrint:

@@ -187,7 +187,8 @@ class Interceptor:
             fine = tuple(one for at, one in enumerate(proposals) if at not in odd)
             judged = iter(await self.judge(principal, fine, dialect, trace) if fine else ())
             return tuple(refused.get(at) or next(judged) for at in range(len(proposals)))
-        owner, limits = principal.principal_id, self._ruleset().budgets
+        owner, rules, started_ns = principal.principal_id, self._ruleset(), self._out.clock_ns()
+        limits = rules.budgets
         sizes = [
             sizes_of(one.text, one.metadata_json, ids_count=len(one.derived_from))
             for one in proposals
@@ -195,7 +196,7 @@ class Interceptor:
         kept = 0
         if limits.over_rate is OverBudget.REJECT:
             kept = sum(map(_WEIGHT, sizes))
-            now_ms = self._out.now_ms()
+            now_ms = started_ns // 1_000_000
             try:
                 self._budgets.keep_room(owner, kept, limits.writes_per_window_max, now_ms)
             except RateLimited:
@@ -211,11 +212,12 @@ class Interceptor:
             for start in range(0, len(prepared), CHUNK_LEN):
                 chunk: list[_Intercepted | WrittenItem] = []
                 for one in prepared[start : start + CHUNK_LEN]:
-                    made = await self._intercept(principal, one, trace, events)
+                    made = await self._intercept(principal, one, trace, events, rules, started_ns)
                     chunk.append(made)
                     kept -= one.sizes.weight if isinstance(made, _Intercepted) else 0
                     if not alone:
                         await self._out.pace.step(owner)
+                        started_ns = self._out.clock_ns()
                 items.extend(await self._verdicts(chunk, dialect, alone=alone))
         finally:
             self._budgets.give_back(owner, kept)
@@ -264,15 +266,6 @@ class Interceptor:
             ended_ns=self._out.clock_ns(),
             epoch=self._ruleset().epoch,
         )
-
-    async def _full_or_not(self, principal: Principal, now_ms: int) -> None:
-        """Note a full window if the principal has used up its window of writes.
-
-        Called only where the ruleset holds writes beyond the window instead of refusing them.
-        """
-        most = self._ruleset().budgets.writes_per_window_max
-        if self._budgets.is_full(principal.principal_id, most, now_ms):
-            await self._full(principal, now_ms)
 
     async def _full(self, principal: Principal, now_ms: int) -> None:
         """Report a burst if the principal has filled many windows in a row."""
@@ -373,9 +366,10 @@ class Interceptor:
         prepared: _Prepared,
         trace: TraceContext,
         events: list[VerdictRecorded],
+        rules: Ruleset,
+        started_ns: int,
     ) -> _Intercepted | WrittenItem:
         proposal, vector = prepared.proposal, prepared.vector
-        started_ns = self._out.clock_ns()
         if self._absent(principal, proposal):
             return not_judged(proposal, "missing", Reason.TARGET_MISSING)
         candidate = self._candidate(principal, proposal, vector)
@@ -387,9 +381,11 @@ class Interceptor:
             owner = principal.principal_id
             reading = await self._out.pace.aside(owner, size, _read, candidate, proposal.text_after)
         now_ms = started_ns // 1_000_000
-        rules = self._ruleset()
-        if rules.budgets.over_rate is not OverBudget.REJECT:
-            await self._full_or_not(principal, now_ms)
+        # Where the ruleset holds writes beyond the window instead of refusing them.
+        most = rules.budgets.writes_per_window_max
+        holds = rules.budgets.over_rate is not OverBudget.REJECT
+        if holds and self._budgets.is_full(principal.principal_id, most, now_ms):
+            await self._full(principal, now_ms)
         # The stored memory is read once. The gate gets the version that was read, and checks that
         # this is still the memory's version.
         stored = stored_of(self._reader.at(Reads.ALL, expired=proposal.expired), candidate)

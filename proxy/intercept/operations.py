@@ -146,27 +146,27 @@ class Operations:
             RateLimited: The principal's window has no room for it.
             StorageError: The store could not answer; for a write, no item of it was judged.
         """
-        result = await self._performed(principal, operation, dialect, trace)
-        if principal.channel is Channel.OPERATOR:
-            return result
-        return without_store_numbers(result)
-
-    async def _performed(
-        self, principal: Principal, operation: Operation, dialect: str, trace: TraceContext
-    ) -> Result:
+        result: Result
         if isinstance(operation, Write):
             settled = partial(self._settled, principal)
             proposals = tuple(map(settled, operation.proposals))
             items = await self._writing.judge(principal, proposals, dialect, trace)
-            return WriteResult(items=await self._told(principal, proposals, items))
-        if isinstance(operation, DeleteWhere):
+            result = WriteResult(items=await self._told(principal, proposals, items))
+        elif isinstance(operation, DeleteWhere):
             proposals = await self._matching(principal, operation)
             items = await self._writing.judge(principal, proposals, dialect, trace)
-            return WriteResult(items=items)
-        if isinstance(operation, Identify):
-            return self._identity(principal)
-        if isinstance(operation, GiveFeedback):
-            return await self._feedback.take(principal, operation)
+            result = WriteResult(items=items)
+        elif isinstance(operation, Identify):
+            result = self._identity(principal)
+        elif isinstance(operation, GiveFeedback):
+            result = await self._feedback.take(principal, operation)
+        else:
+            result = await self._shown(principal, operation, dialect, trace)
+        return result if principal.channel is Channel.OPERATOR else without_store_numbers(result)
+
+    async def _shown(
+        self, principal: Principal, operation: Read, dialect: str, trace: TraceContext
+    ) -> Result:
         started_ns = self._out.clock_ns()
         screen = self._screen(principal) if self._screen else None
         answered = _without(await self._read(principal, operation, screen), screen)

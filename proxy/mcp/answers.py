@@ -25,6 +25,7 @@ from proxy.dialects.mcp.message import (
 from proxy.dialects.mcp.opaque import given, replaced
 from proxy.dialects.mcp.results import (
     PLAIN,
+    Answer,
     filtering,
     filtering_tools,
     greeting,
@@ -213,9 +214,10 @@ class Answers:
             self._last = last._replace(value=found)
             return found
         asked: list[tuple[str, ...]] = []
-        kept = await self._plan(filtering(found, shown), asked.append)
+        answer = Answer(found, shown)
+        kept = await self._plan(filtering(found, shown, answer), asked.append)
         if kept is found and len(asked) == 1 and length <= REMEMBERED_BYTES_MAX:
-            self._last = _Unchanged(found, shown, asked[0], texts_of(found))
+            self._last = _Unchanged(found, shown, asked[0], answer.said())
         return kept
 
     def _shown_of(self, pending: PendingRequest) -> AnswerShape:
@@ -251,14 +253,19 @@ class Answers:
 
     async def _note(self, pending: PendingRequest, value: JsonValue) -> None:
         tool = tool_of(pending, self._connection.server, self._connection.principal.tenant)
-        await self._saw(tool, call_of(pending.request_id), value, pending.join)
+        call_id = call_of(pending.request_id)
+        await self._saw(tool, call_id, value, pending.join, self._shown_of(pending))
 
-    async def _saw(self, tool: str, call_id: str, value: JsonValue, join: Join) -> None:
+    async def _saw(
+        self, tool: str, call_id: str, value: JsonValue, join: Join, shown: AnswerShape = PLAIN
+    ) -> None:
         connection = self._connection
         kind = SourceKind.TOOL_RESULT if connection.server.is_context else SourceKind.UNKNOWN
         try:
             last = self._last
-            texts = texts_of(value) if last is None or last.value is not value else last.texts
+            texts = (
+                texts_of(value, shown) if last is None or last.value is not value else last.texts
+            )
             if texts:
                 segment = RelayedText(
                     server=connection.server.name,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ssl
 from typing import Final
 
 from policy.model import OperatorScope
@@ -126,3 +127,18 @@ class CannotListen(OSError):
         super().__init__(error.errno, error.strerror or type(error).__name__)
         self.setting = setting
         self.port = port
+
+
+def why_unreached(error: BaseException) -> str:
+    """The reason why no answer was received, for an operator, without any text of the peer."""
+    match error:
+        case ssl.SSLCertVerificationError():
+            return f"its certificate is not trusted here: {error.verify_message}"
+        case ssl.SSLError():
+            return "no TLS is spoken there"
+        case OSError():
+            return error.strerror or str(error) or "no connection in time"
+        case ValueError():
+            return "this is no URL"
+        case _:
+            return f"no HTTP is spoken there; {type(error).__name__}"

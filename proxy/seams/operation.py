@@ -431,16 +431,18 @@ def without_store_numbers(result: Result) -> Result:
     """
     match result:
         case WriteResult():
-            return WriteResult(items=tuple(map(_unnumbered_item, result.items)))
+            items = [
+                replace(one, version=0, leaf_index=0, memory=one.memory and _unnumbered(one.memory))
+                for one in result.items
+            ]
+            return WriteResult(items=tuple(items))
         case SearchResult():
             hits = [replace(hit, memory=_unnumbered(hit.memory)) for hit in result.hits]
             return replace(result, hits=tuple(hits))
         case ListResult():
-            memories = tuple(map(_unnumbered, result.memories))
-            return replace(result, memories=memories)
+            return replace(result, memories=tuple(map(_unnumbered, result.memories)))
         case GetResult():
-            memory = result.memory
-            return result if memory is None else GetResult(memory=_unnumbered(memory))
+            return GetResult(memory=result.memory and _unnumbered(result.memory))
         case HistoryResult():
             entries = tuple(replace(entry, version=0, leaf_index=-1) for entry in result.entries)
             return replace(result, entries=entries)
@@ -450,11 +452,6 @@ def without_store_numbers(result: Result) -> Result:
 
 def _unnumbered(memory: Memory) -> Memory:
     return replace(memory, version=0, ordinal=-1)
-
-
-def _unnumbered_item(item: WrittenItem) -> WrittenItem:
-    memory = None if item.memory is None else _unnumbered(item.memory)
-    return replace(item, version=0, leaf_index=0, memory=memory)
 
 
 class EarlierText(msgspec.Struct, frozen=True, kw_only=True):

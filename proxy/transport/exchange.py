@@ -116,11 +116,6 @@ class RequestHead(msgspec.Struct, frozen=True, kw_only=True):
     # requests.
     enter: Callable[[Principal], None]
 
-    @property
-    def gone(self) -> Departure:
-        """Reports that the answer is no longer wanted: the peer left, or its key ended."""
-        return self.welcome.gone
-
     def stands_on(self, access: Access) -> None:
         """Tie the request to this credential; only the authenticator calls this."""
         self.welcome.stands_on(access)

@@ -21,7 +21,7 @@ import aiohttp
 import msgspec
 
 from proxy.seams.environment import Serving, UpstreamState
-from proxy.seams.faults import MalformedRequest, UpstreamError
+from proxy.seams.faults import MalformedRequest, UpstreamError, why_unreached
 from proxy.settings.egress import DIRECT, Egress
 from proxy.settings.load import unused_proxy
 from proxy.transport.codings import Opener, codings_of
@@ -95,22 +95,9 @@ def end_to_end(headers: dict[str, str]) -> dict[str, str]:
 
 def why_unanswered(error: Exception) -> str:
     """The reason why no answer was received, for an operator, without any text of the peer."""
-    if isinstance(error, aiohttp.InvalidURL):
-        return "this is no URL"
     if isinstance(error, aiohttp.ClientHttpProxyError):
         return f"the proxy answered {error.status}"
-    match _local(error):
-        case ssl.SSLCertVerificationError() as local:
-            why = f"its certificate is not trusted here: {local.verify_message}"
-        case ssl.SSLError():
-            why = "no TLS is spoken there"
-        case TimeoutError():
-            why = "no connection in time"
-        case OSError(strerror=str() as said):
-            why = said
-        case _:
-            why = f"no HTTP is spoken there; {type(error).__name__}"
-    return why
+    return why_unreached(_local(error))
 
 
 def _local(error: Exception) -> BaseException:

@@ -538,7 +538,7 @@ class EmbeddedReader(WordReads):
             held_count=header.held_count,
             held_since_ms=engine.parts.judge.waiting.oldest_ms,
             leaf_count=header.leaf_count,
-            bytes_used=engine.bytes_used,
+            bytes_used=engine.generation.bytes_used,
             bytes_quota=self._store.quota_bytes,
             writable=writable(engine),
             retrying=engine.broken is None and engine.refused is not None,

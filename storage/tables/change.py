@@ -25,7 +25,7 @@ from storage.audit import (
 from storage.ground.errors import StoreCorrupt
 from storage.tables.codec import StoreHeader, ordinal_key
 from storage.tables.keys import KeyedNames
-from storage.tables.lmdb_store import Draft, View
+from storage.tables.lmdb_store import Draft, TableSizes, View
 from storage.tables.names import COUNTED, LEAVES, NODES
 from storage.values import Row
 
@@ -39,6 +39,8 @@ class Generation(msgspec.Struct, frozen=True, kw_only=True):
     header: StoreHeader
     tree: Tree
     note: bytes = b""
+    # The bytes of the store's pages that are in use, before header and checkpoint were written.
+    bytes_used: int = 0
 
 
 class Nodes:
@@ -167,6 +169,7 @@ class Change:
 
     def finish(self, origin: str, signer: Ed25519PrivateKey) -> Generation:
         """Write header and signed checkpoint; return the generation that the commit will leave."""
+        sizes = self.draft.sizes()
         header = msgspec.structs.replace(
             self.header,
             version=self.version,
@@ -175,7 +178,7 @@ class Change:
             live_count=self.live_count,
             held_count=self.held_count,
             time_ms=max(self.header.time_ms, self.now_ms),
-            counts=self.draft.counts(),
+            counts=sizes.counts,
             total=self.draft.total_after(self.header.total),
         )
         self.draft.put_header(header)
@@ -185,7 +188,7 @@ class Change:
         root = self._tree.root()
         note = sign_checkpoint(origin, self._tree.size, root, signer)
         self.draft.put_checkpoint(note)
-        return Generation(header=header, tree=self._tree, note=note)
+        return Generation(header=header, tree=self._tree, note=note, bytes_used=sizes.bytes_used)
 
 
 def leaf_source(view: View) -> Callable[[int], bytes]:
@@ -240,20 +243,22 @@ def load_generation(view: View, header: StoreHeader) -> Generation:
         StoreCorrupt: A leaf or node is missing or damaged, or a table has another number of values
             than the header counts.
     """
-    recount(view, header)
+    sizes = recount(view, header)
     tree = Tree.load(header.leaf_count, leaf_source(view), Nodes(view))
-    return Generation(header=header, tree=tree, note=view.checkpoint() or b"")
+    note = view.checkpoint() or b""
+    return Generation(header=header, tree=tree, note=note, bytes_used=sizes.bytes_used)
 
 
-def recount(view: View, header: StoreHeader) -> None:
-    """Compare the number of values in each table with the header's.
+def recount(view: View, header: StoreHeader) -> TableSizes:
+    """The sizes of the tables, after their numbers of values were compared with the header's.
 
     Raises:
         StoreCorrupt: The numbers differ: a value was taken out of the store, or put in.
     """
+    sizes = view.sizes()
     differing = [
         f"{table.decode()} {there} ({counted} counted)"
-        for table, there, counted in zip(COUNTED, view.counts(), header.counts, strict=True)
+        for table, there, counted in zip(COUNTED, sizes.counts, header.counts, strict=True)
         if there != counted
     ]
     if differing:
@@ -261,6 +266,7 @@ def recount(view: View, header: StoreHeader) -> None:
             "values were taken out of the store or put in without the gate; restore a backup: "
             + ", ".join(differing)
         )
+    return sizes
 
 
 def _node_key(level: int, index: int) -> bytes:

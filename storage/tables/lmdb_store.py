@@ -12,7 +12,7 @@ import threading
 from collections.abc import Generator, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Final, Self
+from typing import Final, NamedTuple, Self
 
 import lmdb
 
@@ -95,6 +95,14 @@ _LOCK_ATTEMPTS: Final = 8
 def _translated(error: lmdb.Error) -> TransactionFailed:
     """The error of this package for an error of LMDB."""
     return (StoreFull if isinstance(error, lmdb.MapFullError) else TransactionFailed)(str(error))
+
+
+class TableSizes(NamedTuple):
+    """The size of a store, as of one view of it."""
+
+    counts: tuple[int, ...]
+    # Of pages that are in use; free pages do not count.
+    bytes_used: int
 
 
 class View:
@@ -199,11 +207,19 @@ class View:
             ) from error
         return None if payload is None else decode_header(payload)
 
-    def counts(self) -> tuple[int, ...]:
-        """The number of values in each table of `COUNTED`."""
+    def sizes(self) -> TableSizes:
+        """The number of values in each table of `COUNTED`, and the bytes in pages in use."""
         # Every transaction counts them, so no method is called for each.
-        stat, tables = self._txn.stat, self._tables
-        return tuple([stat(tables[table])["entries"] for table in COUNTED])
+        stat = self._txn.stat
+        stats = {name: stat(table) for name, table in self._tables.items()}
+        pages = [
+            one["branch_pages"] + one["leaf_pages"] + one["overflow_pages"]
+            for one in stats.values()
+        ]
+        return TableSizes(
+            counts=tuple([stats[name]["entries"] for name in COUNTED]),
+            bytes_used=sum(pages) * stats[META]["psize"],
+        )
 
     def problems(self) -> Iterator[str]:
         """Each value that does not match its digest; if none, whether one was put in, out or back.
@@ -232,15 +248,6 @@ class View:
     def unerased(self) -> bool:
         """Whether purged bytes are still in pages of the file that were not rewritten."""
         return self.has(META, _UNERASED_KEY)
-
-    def bytes_used(self) -> int:
-        """The bytes in pages that are in use; free pages do not count."""
-        used = 0
-        for table in self._tables.values():
-            stat = self._txn.stat(table)
-            pages = stat["branch_pages"] + stat["leaf_pages"] + stat["overflow_pages"]
-            used += pages * stat["psize"]
-        return used
 
 
 class Draft(View):
@@ -355,6 +362,8 @@ class LmdbStore:
 
     def __init__(self, directory: Path, quota_bytes: int, digests: Digests) -> None:
         self.directory = directory
+        # Each transaction asks for it, and joining a path takes longer than asking.
+        self._data = directory / "data.mdb"
         self.digests = digests
         self.quota_bytes = quota_bytes
         self._map_bytes = int(quota_bytes * _MAP_PER_QUOTA) + _MAP_SPARE_BYTES
@@ -375,7 +384,7 @@ class LmdbStore:
             StoreCorrupt: The file is damaged, or missing from a store that was in use.
             StoreUnavailable: The disk refused.
         """
-        if bootstrapped and not (self.directory / "data.mdb").exists():
+        if bootstrapped and not self._data.exists():
             raise StoreCorrupt("store/data.mdb is gone from a store in use; restore a backup")
         try:
             if bootstrapped:
@@ -408,7 +417,7 @@ class LmdbStore:
         # The environment is assigned before the sync: if the sync fails, nothing may be written,
         # but reads continue.
         self._env = env
-        self._inode = (self.directory / "data.mdb").stat().st_ino
+        self._inode = self._data.stat().st_ino
         fsync_directory(self.directory)
 
     def _agreeing_environment(self) -> lmdb.Environment:
@@ -495,7 +504,7 @@ class LmdbStore:
         if self._environment().info()["last_txnid"] + 1 != draft.number():
             return True
         try:
-            return (self.directory / "data.mdb").stat().st_ino != self._inode
+            return self._data.stat().st_ino != self._inode
         except FileNotFoundError:
             return True
 
@@ -535,14 +544,13 @@ class LmdbStore:
             OSError: A file beside the store could not be removed.
         """
         beside = self.directory.with_name("store.compacting")
-        data = self.directory / "data.mdb"
-        before = data.stat().st_size
+        before = self._data.stat().st_size
         copy_compactly(self._environment(), beside)
         with self._lease.exclusive():
             self.close()
             failure: OSError | None = None
             try:
-                (beside / "data.mdb").replace(data)
+                (beside / "data.mdb").replace(self._data)
             except OSError as error:
                 failure = error
             try:
@@ -553,7 +561,7 @@ class LmdbStore:
         if failure is not None:
             raise StoreUnavailable(f"no compacted copy: {failure}") from failure
         fsync_directory(self.directory.parent)
-        return max(0, before - data.stat().st_size)
+        return max(0, before - self._data.stat().st_size)
 
     def close(self) -> None:
         """Close the environment. No reader may be using it, as `reopen` and `compact` ensure."""

@@ -112,15 +112,12 @@ class Usage:
         """Write the changed byte counts of tenants into the transaction."""
         for tenant in change.charges:
             recorded = _Recorded(tenant, max(0, self.used(tenant, change)))
-            change.draft.put(META, self._key(tenant), encode(recorded))
+            change.draft.put(META, _PREFIX + self._names.tenant(tenant)[1:], encode(recorded))
 
     def adopt(self, change: Change) -> None:
         """Apply the changed byte counts after the transaction became durable."""
         for tenant, moved in change.charges.items():
             self._bytes[tenant] = max(0, self._bytes[tenant] + moved)
-
-    def _key(self, tenant: Tenant) -> bytes:
-        return _PREFIX + self._names.tenant(tenant)[1:]
 
 
 def recorded_usage(view: View) -> dict[Tenant, int]:

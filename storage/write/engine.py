@@ -74,8 +74,7 @@ def _unheard(_held: HeldCandidate, _outcome: Outcome) -> None:
 class Engine:
     """The transactions of one open store. Writer thread only, except for its public attributes.
 
-    `generation`, `ruleset`, `broken` and `bytes_used` are replaced as a whole, so that any thread
-    may read them.
+    `generation`, `ruleset` and `broken` are replaced as a whole, so that any thread may read them.
     """
 
     def __init__(
@@ -90,7 +89,6 @@ class Engine:
         self.generation = generation
         self._durable = durable
         self.ruleset = ruleset
-        self.bytes_used = 0
         # The reason why nothing may be written any more; None while writes are possible.
         self.broken: str | None = None
         # The disk's error at the last write, if the disk refused the write; None after a write that
@@ -216,7 +214,7 @@ class Engine:
     def _must_free(self, case: CandidateCase | StorageError) -> bool:
         if not isinstance(case, CandidateCase):
             return False
-        room = self.parts.store.quota_bytes - self.bytes_used
+        room = self.parts.store.quota_bytes - self.generation.bytes_used
         return self.parts.judge.usage.must_free(case.submission.candidate, room)
 
     def _cases(
@@ -338,7 +336,7 @@ class Engine:
             around = ChangeContext(
                 names=parts.names,
                 ruleset=self.ruleset,
-                room_bytes=parts.store.quota_bytes - self.bytes_used,
+                room_bytes=parts.store.quota_bytes - self.generation.bytes_used,
                 failpoint=parts.failpoint,
             )
             change = Change(draft, self.generation, parts.clock(), around)
@@ -350,7 +348,6 @@ class Engine:
                 parts.staging.hold(queue.kept)
             parts.judge.usage.record(change)
             after = change.finish(parts.origin, parts.signer)
-            used = draft.bytes_used()
             if parts.store.overtaken(draft):
                 self._stop_beside_another()
             try:
@@ -362,7 +359,6 @@ class Engine:
                 # Whether or not the commit is durable, caches must read the store again.
                 self.moves.update(change.moved)
                 self._find_out(after, confirmed, error)
-        self.bytes_used = used
         self._adopt(change, queue, after)
         return result
 

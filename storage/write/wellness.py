@@ -24,7 +24,7 @@ def writable(engine: Engine) -> bool:
 
 def _full(engine: Engine) -> bool:
     """Whether the store's own quota is reached, however much room the disk has."""
-    return engine.bytes_used > engine.parts.store.quota_bytes
+    return engine.generation.bytes_used > engine.parts.store.quota_bytes
 
 
 def notice(engine: Engine) -> str | None:

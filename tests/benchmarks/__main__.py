@@ -9,8 +9,6 @@ import time
 from collections.abc import Callable, Sequence
 from functools import partial
 
-import pytest
-
 from tests.benchmarks import (
     after,
     anchors,
@@ -152,8 +150,8 @@ def main() -> int:
         started = time.monotonic()
         try:
             lines = run()
-        except (Exception, pytest.skip.Exception, pytest.fail.Exception) as failure:  # noqa: BLE001 - the other tables are measured all the same
-            lines = [BarRow(f"{name}: not measured", f"{type(failure).__name__}: {failure}")]
+        except bars.FAILURES as failure:
+            lines = [bars.not_measured(name, failure)]
             failed = 1
         for line in lines:
             _say(str(line))

@@ -18,14 +18,13 @@ from typing import Final
 
 import aiohttp
 import numpy as np
-import pytest
 
 from policy.labels.forwarded_call import HTTP, ForwardedCall, target_of, texts_of
 from policy.model import Candidate, ChangeKind, PrincipalId, Tenant
 from proxy.guard.live_texts import prints_of_pieces
 from proxy.guard.sieve import Sieve
 from storage.values import ForwardState, UpstreamChange, UpstreamChanges
-from tests.benchmarks.bars import BarRow, Lines, at_least, at_most
+from tests.benchmarks.bars import FAILURES, BarRow, Lines, at_least, at_most, not_measured
 from tests.benchmarks.pairs import ratio_of
 from tests.fault.backend_kills.__main__ import SERVERS
 from tests.integration.memory_servers.kinds import KINDS, Asked, Kind
@@ -57,8 +56,8 @@ def run() -> Lines:
     for adapter in SERVERS:
         try:
             lines += _compared(adapter)
-        except (pytest.skip.Exception, pytest.fail.Exception, OSError) as failure:
-            lines.append(BarRow(f"{adapter}: not measured", f"{failure}"))
+        except FAILURES as failure:
+            lines.append(not_measured(adapter, failure))
     return [*lines, _memory()]
 
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+import pytest
+
 
 class BarRow(NamedTuple):
     """One line of the table of bars; `bar` is empty for a figure that is only stated."""
@@ -23,6 +25,17 @@ TABLES = (
 """The tables that have a row with a bar, in the order of the table of bars."""
 
 Lines = list[str | BarRow]
+
+# What may end one measurement, so that the others are made all the same.
+FAILURES = (Exception, pytest.skip.Exception, pytest.fail.Exception)
+
+
+def not_measured(name: str, failure: BaseException, bar: str = "") -> BarRow:
+    """The row of a figure that could not be measured, with the reason."""
+    while isinstance(failure, BaseExceptionGroup):
+        failure = failure.exceptions[0]
+    said = " ".join(f"{failure}".split())[:200]
+    return BarRow(name, f"not measured: {type(failure).__name__}: {said}", bar)
 
 
 def at_most(bar: float, unit: str = "") -> str:

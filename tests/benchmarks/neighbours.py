@@ -17,9 +17,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import pytest
-
-from tests.benchmarks.bars import BarRow, Lines, at_least
+from tests.benchmarks.bars import FAILURES, BarRow, Lines, at_least, not_measured
 from tests.benchmarks.corpus import Corpus
 from tests.benchmarks.load import request_body
 from tests.benchmarks.servers import HERE, free_port, sidecar
@@ -32,13 +30,6 @@ WRITERS = (1, 10)
 SECONDS = 4.0
 _START_S = 120.0
 _TEXTS = 4_000
-_FAILURES = (
-    pytest.skip.Exception,
-    pytest.fail.Exception,
-    RuntimeError,
-    OSError,
-    subprocess.SubprocessError,
-)
 _STORED = frozenset({200, 201, 202})
 
 Json = dict[str, Any]
@@ -103,9 +94,8 @@ def run() -> Lines:
                 with start(Path(scratch)) as peer:
                     for writers in WRITERS:
                         lines += _compared(ours, peer, writers, bar)
-            except _FAILURES as failure:
-                name = start.__name__.strip("_")
-                lines.append(BarRow(f"ours / {name}: not measured", f"{failure}", bar))
+            except FAILURES as failure:
+                lines.append(not_measured(f"ours / {start.__name__.strip('_')}", failure, bar))
     return lines
 
 

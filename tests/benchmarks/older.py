@@ -50,7 +50,7 @@ def _row(name: str, writers: int, taken: dict[str, list[float]]) -> BarRow:
     low, middle, high = statistics.quantiles(ratios, n=4)
     what, bar = TREES[name]
     return BarRow(
-        f"CPU per write, {writers} writers, against {name} ({what})",
+        f"CPU per write at {writers}, against {name} ({what})",
         f"{middle:.2f} ({low:.2f}-{high:.2f})",
         at_most(bar),
     )

@@ -228,7 +228,14 @@ class Structure:
                 elif isinstance(value, list):
                     below += [((*location, index), item) for index, item in enumerate(value)]
                 elif isinstance(value, dict):
-                    self._note(location, value)
+                    self._units.append((location, value))
+                    # Ordinary member names are not looked up. Otherwise a withheld memory of one
+                    # word would remove the member of that name from every answer.
+                    self._names += [
+                        ((*location, name), name)
+                        for name in value
+                        if not ORDINARY_NAME.fullmatch(name)
+                    ]
                     below += [((*location, name), item) for name, item in value.items()]
             nodes += len(level)
             if nodes > NODES_MAX:
@@ -237,14 +244,6 @@ class Structure:
                 return
             level = below
         raise MalformedRequest("result: nested too deeply")
-
-    def _note(self, location: Location, value: dict[str, JsonValue]) -> None:
-        self._units.append((location, value))
-        # Ordinary member names are not looked up. Otherwise a withheld memory of one word would
-        # remove the member of that name from every answer.
-        self._names += [
-            ((*location, name), name) for name in value if not ORDINARY_NAME.fullmatch(name)
-        ]
 
 
 def _moved(location: Location, pattern: Pattern, other: Pattern) -> Location:

@@ -48,14 +48,14 @@ _CACHED: Final = frozenset(
 
 
 def filtering(
-    result: JsonValue, shown: AnswerShape = PLAIN
+    result: JsonValue, shown: AnswerShape = PLAIN, answer: Answer | None = None
 ) -> Generator[tuple[str, ...], tuple[bool, ...], JsonValue]:
     """Look up the strings of a server's answer, and return the answer without the withheld ones.
 
     A generator: it yields the strings to be looked up, is sent one flag for each (true: withheld),
     and returns the answer that may be shown. If no string is withheld, that is the same `result`
     object, whose bytes can then be forwarded. Ordinary answers need one round; an answer from which
-    something was removed is looked up again.
+    something was removed is looked up again. `answer` is the result, if it was divided already.
 
     Raises:
         MalformedRequest: The answer is too large or too deep to be searched; none of it may be
@@ -63,7 +63,7 @@ def filtering(
     """
     known: dict[str, bool] = {}
     for _ in range(ROUNDS_MAX):
-        answer = _Answer(result, shown)
+        answer = answer or Answer(result, shown)
         while unknown := _unique(answer.asks(known)):
             flags = yield unknown
             known.update(zip(unknown, flags, strict=True))
@@ -74,7 +74,7 @@ def filtering(
         left = answer.without(known)
         if left is result:
             return result
-        result = left
+        result, answer = left, None
     # An answer that still contains withheld text after so many rounds was probably built to carry
     # that text to the agent.
     raise MalformedRequest("result: cannot be shown without what is withheld")
@@ -157,9 +157,7 @@ def texts_of(result: JsonValue, shown: AnswerShape = PLAIN) -> tuple[str, ...]:
     Raises:
         MalformedRequest: The answer has too many strings, or is nested too deeply.
     """
-    texts = tuple(_Answer(result, shown).texts())
-    unique = _unique(iter(texts))
-    return texts if len(texts) <= STRINGS_MAX else unique
+    return Answer(result, shown).said()
 
 
 def uncached(method: str, result: JsonValue) -> JsonValue:
@@ -216,8 +214,12 @@ def _unique(texts: Iterator[str]) -> tuple[str, ...]:
     return tuple(found)
 
 
-class _Answer:
-    """A result, divided into content blocks and other structures by the protocol's members."""
+class Answer:
+    """A result, divided into content blocks and other structures by the protocol's members.
+
+    Raises:
+        MalformedRequest: The result is deeper or larger than can be searched.
+    """
 
     def __init__(self, result: JsonValue, shown: AnswerShape) -> None:
         self._result = result
@@ -238,14 +240,21 @@ class _Answer:
                 root = value if name == "structuredContent" else {name: value}
                 self._structures[name] = Structure(root, shown)
 
+    def said(self) -> tuple[str, ...]:
+        """The texts of the result (`texts_of`)."""
+        texts = tuple(self._texts())
+        unique = _unique(iter(texts))
+        return texts if len(texts) <= STRINGS_MAX else unique
+
     def asks(self, known: Known) -> Iterator[str]:
+        """Yield the strings that the caller still has to look up among withheld texts."""
         for structure in self._structures.values():
             yield from structure.asks(known)
         for blocks in self._lists.values():
             for block in blocks:
                 yield from block.asks(known)
 
-    def texts(self) -> Iterator[str]:
+    def _texts(self) -> Iterator[str]:
         for structure in self._structures.values():
             yield from structure.texts()
         for blocks in self._lists.values():
@@ -253,6 +262,7 @@ class _Answer:
                 yield from block.texts()
 
     def without(self, known: Known) -> JsonValue:
+        """The result without its withheld parts; the same object if nothing is withheld."""
         changed: dict[str, JsonValue] = {}
         for name, structure in self._structures.items():
             left = structure.without(known)

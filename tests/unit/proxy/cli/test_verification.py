@@ -80,7 +80,7 @@ def alter(bench: Bench, act: Callable[[Draft], object]) -> None:
         header = draft.header()
         assert header is not None
         total = draft.total_after(header.total)
-        draft.put_header(msgspec.structs.replace(header, counts=draft.counts(), total=total))
+        draft.put_header(msgspec.structs.replace(header, counts=draft.sizes().counts, total=total))
         draft.commit()
     finally:
         env.close()

@@ -15,6 +15,7 @@ import pytest
 from aiohttp import web
 
 from proxy.seams.faults import Busy
+from proxy.seams.operation import HttpReply
 from proxy.settings.table import Limits, SettingsError
 from proxy.transport.auth import Peer
 from proxy.transport.connection import (
@@ -29,7 +30,7 @@ from proxy.transport.connection import (
     may_begin,
 )
 from proxy.transport.crowd import BURST, Crowd, RequestTurn, Turns
-from proxy.transport.request import ReceivedRequest
+from proxy.transport.request import ReceivedRequest, response_of
 
 LIMITS = Limits(
     body_bytes_max=1_024,
@@ -186,7 +187,7 @@ class Replying(Listening):
 
     async def answer(self, request: ReceivedRequest) -> web.StreamResponse | None:
         self.came.append(request)
-        response = web.Response()
+        response = response_of(HttpReply(status=200), {}, stays=True)
         await request.send(response)
         return response
 

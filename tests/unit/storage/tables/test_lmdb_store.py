@@ -180,7 +180,7 @@ def test_compaction_gives_free_pages_back_and_keeps_every_value(store: LmdbStore
 def test_bytes_used_counts_no_free_pages(store: LmdbStore) -> None:
     def used() -> int:
         with store.reading() as view:
-            return view.bytes_used()
+            return view.sizes().bytes_used
 
     empty = used()
     _put(store, b"k" * 8, bytes(1_000_000))
