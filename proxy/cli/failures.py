@@ -9,6 +9,7 @@ from typing import Final
 
 from policy.ruleset import RulesetError
 from proxy.cli.exits import CommandFailed, Exit
+from proxy.compose.hardening import missing_here
 from proxy.doctor.locate import lock_holders, port_holder, running_sidecars
 from proxy.embed.unavailable import EmbedderUnavailable
 from proxy.seams.faults import CannotListen
@@ -23,6 +24,20 @@ from storage.ground.errors import (
 from storage.ground.trusted_files import reason
 
 _OTHER_VERSION: Final = "install the version that wrote it"
+
+
+def require_linux() -> None:
+    """Refuse to serve on another system, whose missing parts would end a request instead.
+
+    Raises:
+        CommandFailed: The message names what is missing.
+    """
+    if missing := missing_here():
+        raise CommandFailed(
+            Exit.USAGE,
+            f"the sidecar needs Linux; this system has no {missing}",
+            then="run it in a Linux container or virtual machine (on Windows: WSL)",
+        )
 
 
 def next_step(error: Exception, then: str) -> str:

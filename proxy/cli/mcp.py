@@ -23,6 +23,7 @@ from proxy.cli.api_commands import show, table
 from proxy.cli.command import Command, Context, option
 from proxy.cli.connect import Where, operator, settings_of
 from proxy.cli.exits import CommandFailed, Exit
+from proxy.cli.failures import require_linux
 from proxy.cli.mcp_map import SkeletonView, show_map, skeleton_of, tools_named
 from proxy.cli.terminal import Terminal, inert
 from proxy.compose.hardening import shield
@@ -93,6 +94,7 @@ async def _mcp(context: Context) -> int:
         )
     # The process's memory is shielded first, because texts that are withheld pass through it.
     shield()
+    require_linux()
     settings = settings_of(
         context,
         check_places=True,

@@ -17,12 +17,12 @@ import msgspec
 from proxy.cli.command import Command, Context
 from proxy.cli.connect import settings_of
 from proxy.cli.exits import CommandFailed, Exit
-from proxy.cli.failures import opening
+from proxy.cli.failures import opening, require_linux
 from proxy.cli.neighbours import foreign
 from proxy.cli.pointing import first_write, for_the_agent, for_the_operator, mcp_entries, pointed
 from proxy.cli.terminal import Terminal, now_ms, waiting
 from proxy.cli.verdict_line import PersonLines
-from proxy.compose.hardening import Shielding, fails_here, shield
+from proxy.compose.hardening import Shielding, shield
 from proxy.compose.observe_mode import BANNER
 from proxy.seams.observations import REVIEW_PAGE
 from proxy.seams.waits import first
@@ -94,8 +94,7 @@ class _Ready(msgspec.Struct, frozen=True, kw_only=True):
 async def _run(context: Context) -> Exit:
     # The process is shielded before any secret is in its memory.
     shielding = shield()
-    if failing := fails_here():
-        context.terminal.note(f"this system is not Linux; what fails: {failing}")
+    require_linux()
     settings = settings_of(context, _flags(context), check_places=True)
     sys.setswitchinterval(SWITCH_S)
     wording = _wording(settings, is_terminal=sys.stderr.isatty())

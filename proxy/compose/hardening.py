@@ -7,7 +7,6 @@ import enum
 import os
 import resource
 import socket
-from pathlib import Path
 from typing import Final
 
 _PR_SET_DUMPABLE: Final = 4
@@ -22,14 +21,14 @@ class Shielding(enum.Enum):
     REFUSED = "refused"
 
 
-def fails_here() -> str:
-    """The parts of the sidecar that need Linux and fail on this system; "" if none does."""
+def missing_here() -> str:
+    """What the sidecar needs of Linux and this system does not have; "" if it has everything."""
     needed = (
-        (hasattr(socket, "SO_PEERCRED"), "operators' commands and unix_socket (SO_PEERCRED)"),
-        (hasattr(os, "memfd_create"), "candidates in memory alone (memfd_create)"),
-        (Path("/proc/self").exists(), "doctor (/proc)"),
+        (hasattr(socket, "SO_PEERCRED"), "a caller's uid (SO_PEERCRED)"),
+        (hasattr(os, "memfd_create"), "files in memory alone (memfd_create)"),
+        (hasattr(os, "fdatasync"), "data that is durable (fdatasync)"),
     )
-    return "; ".join(what for there, what in needed if not there)
+    return ", ".join(what for there, what in needed if not there)
 
 
 def shield() -> Shielding:
