@@ -9,9 +9,12 @@ no gate.
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Awaitable, Callable, Mapping
 from http import HTTPStatus
-from typing import Final
+from itertools import count
+from pathlib import Path
+from typing import Any, Final
 
 import msgspec
 
@@ -21,9 +24,12 @@ from proxy.transport.auth import mint_key
 from storage.features.registered import PutKey
 from tests.boards.board import Board
 from tests.evaluate.attacks import Broken
+from tests.evaluate.free_port import on_free_port
+from tests.evaluate.honest_work import Agent, Move, Worker
 from tests.evaluate.labels import RETOLD
-from tests.evaluate.model import scripted_model, tables, turn
+from tests.evaluate.model import tables, turn
 from tests.evaluate.systems import BY_NAME, EVALUATOR, Bench, Extras, running
+from tests.integration.mcp_bench import call, modern, stateless_head
 
 Json = dict[str, JsonValue]
 
@@ -48,6 +54,16 @@ Event = Read | Echo | Recall | Note
 Turn = tuple[Event, ...]
 Session = tuple[Turn, ...]
 
+Front = Callable[[Bench, str, str], Awaitable[int]]
+_TOOL: Final = "mcp__memory__create_entities"
+_PROGRAM: Final = Path(__file__).parents[1] / "integration" / "mcp_memory_server.py"
+MEMORY_SERVER: Final = f"""
+[[mcp]]
+name = "memory"
+command = ["{sys.executable}", "{_PROGRAM}"]
+env = {{ MEMORY_FILE = "{{place}}/graph.jsonl" }}
+map = "server-memory"
+"""
 # The last note of a script is the one that is asked about.
 SCRIPTS: Final[Mapping[str, tuple[Session, ...]]] = {
     "one turn": (((Read(), Note()),),),
@@ -93,13 +109,49 @@ async def _langgraph(bench: Bench, key: str, text: str) -> int:
     return await _posted(bench, "PUT", "/store/items", {"X-Api-Key": key}, body)
 
 
+async def _mcp(bench: Bench, key: str, text: str) -> int:
+    """The write of a memory server behind; its answer says whether the call was let through."""
+    named = {"name": f"note {next(_ENTITIES)}", "entityType": "user_input"}
+    body = modern(call(1, "create_entities", entities=[{**named, "observations": [text]}]))
+    headers = {"X-Api-Key": key, "Accept": "application/json, text/event-stream"}
+    headers |= stateless_head(body)
+    url = f"{bench.url}/mcp/memory"
+    async with bench.client.post(url, json=body, headers=headers) as got:
+        answer: dict[str, Any] = await got.json()
+    refused = "error" in answer or bool(answer["result"].get("isError"))
+    return HTTPStatus.ACCEPTED if refused else got.status
+
+
+def _in_process(worker: Worker) -> Front:
+    """The write of a memory tool in the agent's own process, which the model front judges."""
+
+    async def write(bench: Bench, key: str, text: str) -> int:
+        number = next(_ENTITIES)
+        entity: JsonValue = {
+            "name": f"note {number}",
+            "entityType": "user_input",
+            "observations": [text],
+        }
+        agent = Agent(bench, worker, key, APIS[0], stream=False, tools={_TOOL: ("entities",)})
+        agent.say("Note it.")
+        move = Move("I note it.", f"toolu_{number:022d}", _TOOL, {"entities": [entity]})
+        heard = await agent.turn(move)
+        if heard.name:
+            agent.result(heard.call_id, msgspec.json.encode([entity]).decode())
+        await agent.turn(Move("Done."))
+        return HTTPStatus.CREATED if heard.name else HTTPStatus.ACCEPTED
+
+    return write
+
+
+_ENTITIES: Final = count()
 _CLAIMS: Final[JsonValue] = {"source": "user_input", "role": "user"}
-Front = Callable[[Bench, str, str], Awaitable[int]]
 FRONTS: Final[Mapping[str, Front]] = {
     "native": _native,
     "Mem0 client": _mem0,
     "Mem0 server": _mem0_server,
     "LangGraph store": _langgraph,
+    "MCP server": _mcp,
 }
 
 
@@ -114,18 +166,21 @@ async def _posted(
 async def laundering(board: Board) -> None:
     """Play every script through every front, and print how many notes of eight are trusted."""
     title = f"laundering: notes above the floor, of {len(RETOLD)}"
+    worker = Worker()
+    fronts = {**FRONTS, "memory tool, model front": _in_process(worker)}
     board.table(
-        title, ("script", *FRONTS, "with the person's key", "taint ends with the turn", "no gate")
+        title, ("script", *fronts, "with the person's key", "taint ends with the turn", "no gate")
     )
     above = 0
     controls: set[int] = set()
-    async with scripted_model() as model:
-        config, secret = tables(model)
-        async with running(BY_NAME["S4"], Extras(config=config, secret=secret)) as bench:
+    async with on_free_port(worker.served()) as worker.url:
+        config, secret = tables(worker)
+        extras = Extras(config=config + MEMORY_SERVER, secret=secret)
+        async with running(BY_NAME["S4"], extras) as bench:
             for name, script in SCRIPTS.items():
                 counts = {
                     front: await _played(bench, f"{name}/{front}", script, write, Channel.AGENT)
-                    for front, write in FRONTS.items()
+                    for front, write in fronts.items()
                 }
                 hers = await _played(bench, f"{name}/hers", script, _native, Channel.USER)
                 rules = (ends_with_the_turn(script), no_gate(script))

@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 import os
 import re
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Final, TypeAlias
@@ -34,6 +34,10 @@ USERS_MAX: Final = 5.0
 ASSISTANTS_MAX: Final = 15.0
 _WORD: Final = re.compile(r"\w+(?:[-_.:/@']\w+)*")
 _ORDER: Final = re.compile(r"Always .{1,90} when I ask about .{1,60}")
+# Before the number that BEAM puts at the end of a person's question: batch and note of its plan.
+_NUMBERED: Final = "->->"
+_PLAN: Final = re.compile(r"(?m)^BATCH (\d+) PLAN.*$")
+_NOTE: Final = re.compile(r"(?m)^• \*\*[^*]*\*\*(.+)$")
 _KEYS: Final = 40
 _TRIES: Final = 5
 _BUSY: Final = 500
@@ -181,6 +185,9 @@ async def beam(board: Board) -> None:
     if not os.environ.get(BEAM):
         pytest.skip(f"{BEAM} names no checkout of BEAM")
     place = Path(os.environ[BEAM]) / "chats" / "100K"
+    if not place.is_dir():
+        pytest.skip(f"{BEAM} names no checkout of BEAM: it has no chats/100K")
+    await _compared(board, "BEAM 100K, notes", notes_of(place))
     chats = _chats(place, "user")
     gate = await _compared(board, "BEAM 100K, turns of people", chats)
     # Each chat has standing orders of its person, all of one form, which wait by design.
@@ -224,7 +231,7 @@ _List: TypeAlias = list[int]
 _Ids: TypeAlias = list[int | _List] | dict[str, int | list[int | _List]]
 
 
-class _Asked(msgspec.Struct):
+class _Question(msgspec.Struct):
     question: str
     source_chat_ids: _Ids | None = None
 
@@ -233,33 +240,71 @@ def _chats(place: Path, role: str) -> Chats:
     each: list[Conversation] = []
     kinds: list[list[str]] = []
     for path in sorted(place.glob("*/chat.json")):
-        batches = msgspec.json.decode(path.read_bytes(), type=list[_Batch])
-        turns = [turn for batch in batches for group in batch.turns for turn in group]
-        # BEAM puts a number at the end of a person's question; equal turns are one memory.
+        # Equal turns are one memory.
         said: dict[str, set[int]] = {}
-        for turn in turns:
+        for turn in _turns(path.parent):
             if turn.role == role:
-                said.setdefault(turn.content.partition("->->")[0].strip(), set()).add(turn.id)
-        asked = msgspec.json.decode(
-            (path.parent / "probing_questions" / "probing_questions.json").read_bytes(),
-            type=dict[str, list[_Asked]],
-        )
-        questions = [
-            (kind, one.question, gold)
-            for kind, ones in asked.items()
-            for one in ones
-            if (gold := _gold(said, _ids(one.source_chat_ids)))
-        ]
-        each.append(
-            Conversation(
-                name=f"beam-{path.parent.name}",
-                texts=list(said),
-                questions=[question for _, question, _ in questions],
-                gold=[gold for _, _, gold in questions],
-            )
-        )
-        kinds.append([kind for kind, _, _ in questions])
+                said.setdefault(turn.content.partition(_NUMBERED)[0].strip(), set()).add(turn.id)
+        conversation, kind = _conversation(path.parent, "beam", said)
+        each.append(conversation)
+        kinds.append(kind)
     return Chats(each=each, kinds=kinds)
+
+
+def notes_of(place: Path) -> Chats:
+    """The plan of each chat as notes, without its headings; they answer what their turns answer."""
+    each: list[Conversation] = []
+    kinds: list[list[str]] = []
+    for path in sorted(place.glob("*/plan_new.txt")):
+        _, *parts = _PLAN.split(path.read_text("utf-8"))
+        said: dict[str, set[int]] = {}
+        turns = _turns_of_notes(path.parent)
+        for batch, plan in zip(parts[::2], parts[1::2], strict=True):
+            for at, note in enumerate(_NOTE.findall(plan), start=1):
+                said.setdefault(note.strip(), set()).update(turns[f"{batch},{at}"])
+        conversation, kind = _conversation(path.parent, "beam-notes", said)
+        each.append(conversation)
+        kinds.append(kind)
+    return Chats(each=each, kinds=kinds)
+
+
+def _turns_of_notes(place: Path) -> dict[str, set[int]]:
+    """A person's turns by the number of the note that the last numbered one of them came from."""
+    found: defaultdict[str, set[int]] = defaultdict(set)
+    number = ""
+    for turn in _turns(place):
+        if turn.role == "user":
+            number = turn.content.partition(_NUMBERED)[2].strip() or number
+            found[number].add(turn.id)
+    return found
+
+
+def _turns(place: Path) -> list[_Turn]:
+    batches = msgspec.json.decode((place / "chat.json").read_bytes(), type=list[_Batch])
+    return [turn for batch in batches for group in batch.turns for turn in group]
+
+
+def _conversation(
+    place: Path, name: str, said: dict[str, set[int]]
+) -> tuple[Conversation, list[str]]:
+    """The texts with those questions of a chat that name a turn of them, and their kinds."""
+    asked = msgspec.json.decode(
+        (place / "probing_questions" / "probing_questions.json").read_bytes(),
+        type=dict[str, list[_Question]],
+    )
+    questions = [
+        (kind, one.question, gold)
+        for kind, ones in asked.items()
+        for one in ones
+        if (gold := _gold(said, _ids(one.source_chat_ids)))
+    ]
+    conversation = Conversation(
+        name=f"{name}-{place.name}",
+        texts=list(said),
+        questions=[question for _, question, _ in questions],
+        gold=[gold for _, _, gold in questions],
+    )
+    return conversation, [kind for kind, _, _ in questions]
 
 
 def _gold(said: dict[str, set[int]], ids: set[int]) -> frozenset[int]:
