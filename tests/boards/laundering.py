@@ -14,7 +14,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from http import HTTPStatus
 from itertools import count
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 import msgspec
 
@@ -29,7 +29,7 @@ from tests.evaluate.honest_work import Agent, Move, Worker
 from tests.evaluate.labels import RETOLD
 from tests.evaluate.model import tables, turn
 from tests.evaluate.systems import BY_NAME, EVALUATOR, Bench, Extras, running
-from tests.integration.mcp_bench import call, modern, stateless_head
+from tests.integration.mcp_bench import Answer, call, request
 
 Json = dict[str, JsonValue]
 
@@ -111,15 +111,18 @@ async def _langgraph(bench: Bench, key: str, text: str) -> int:
 
 async def _mcp(bench: Bench, key: str, text: str) -> int:
     """The write of a memory server behind; its answer says whether the call was let through."""
-    named = {"name": f"note {next(_ENTITIES)}", "entityType": "user_input"}
-    body = modern(call(1, "create_entities", entities=[{**named, "observations": [text]}]))
-    headers = {"X-Api-Key": key, "Accept": "application/json, text/event-stream"}
-    headers |= stateless_head(body)
     url = f"{bench.url}/mcp/memory"
+    headers = {"X-Api-Key": key, "Accept": "application/json, text/event-stream"}
+    hello = request(0, "initialize", protocolVersion="2025-11-25", capabilities={})
+    async with bench.client.post(url, json=hello, headers=headers) as got:
+        headers["Mcp-Session-Id"] = got.headers["Mcp-Session-Id"]
+    named = {"name": f"note {next(_ENTITIES)}", "entityType": "user_input"}
+    body = call(1, "create_entities", entities=[{**named, "observations": [text]}])
     async with bench.client.post(url, json=body, headers=headers) as got:
-        answer: dict[str, Any] = await got.json()
-    refused = "error" in answer or bool(answer["result"].get("isError"))
-    return HTTPStatus.ACCEPTED if refused else got.status
+        (answer,) = Answer(got.status, dict(got.headers), await got.read()).messages
+    async with bench.client.delete(url, headers=headers):
+        refused = "error" in answer or bool(answer["result"].get("isError"))
+        return HTTPStatus.ACCEPTED if refused else HTTPStatus.CREATED
 
 
 def _in_process(worker: Worker) -> Front:
