@@ -25,8 +25,12 @@ pytestmark = [pytest.mark.heavy, pytest.mark.timeout(600)]
 
 CHART: Final = ROOT / "examples" / "helm" / "mnemogate"
 VERSIONS: Final = ("1.29.0", "1.37.0")
-SIDECAR: Final[Json] = {"form": "sidecar", "agent": {"image": "registry.example/agent:1"}}
-CONFIG: Final = '[[mcp]]\nname = "notes"\nurl = "https://mcp.example"\n'
+SIDECAR: Final[Json] = {
+    "form": "sidecar",
+    "agent": {"image": "registry.example/agent:1", "uid": 1_000_000},
+}
+# Indented as a block of YAML would not take it.
+CONFIG: Final = '  [[mcp]]\nname = "notes"\n\turl = "https://mcp.example"\n'
 VALUES: Final[dict[str, Json]] = {
     "gateway": {},
     "gateway, all set": {
@@ -34,7 +38,7 @@ VALUES: Final[dict[str, Json]] = {
         "pageUrl": "https://review.example",
         "allowedHosts": ["memory.example"],
         "env": {"MNEMOGATE_OTEL_ENDPOINT": "http://collector:4318"},
-        "storage": {"className": "fast"},
+        "storage": {"className": "true"},
         "probes": {"liveness": {"periodSeconds": 20}},
     },
     "sidecar": SIDECAR,
@@ -42,23 +46,36 @@ VALUES: Final[dict[str, Json]] = {
 }
 # What is missing or wrong, and what Helm answers.
 WRONG: Final[dict[str, Json]] = {
-    "form is gateway or sidecar": {"form": "daemon"},
+    "/form': value must be one of 'gateway', 'sidecar'": {"form": "daemon"},
     "the form sidecar needs agent.image": {"form": "sidecar"},
-    "keys.operatorSecret names a Secret of yours": {"keys": {"operatorSecret": ""}},
+    "/keys/operatorSecret': '' does not match": {"keys": {"operatorSecret": ""}},
+    "/keys/agentSecret': got number, want string": {"keys": {"agentSecret": 123}},
+    "/pageUrl': 'https://x/\"} - {name: A": {"pageUrl": 'https://x/"} - {name: A, value: "1'},
+    "invalid propertyName 'A, value: 1}": {"env": {"A, value: 1}\n  - {name: B": "x"}},
+    # Helm reads 8589934592 as 8.589934592e+09, and 1.10 as 1.1.
+    "/env/MNEMOGATE_QUOTA_BYTES': got number": {"env": {"MNEMOGATE_QUOTA_BYTES": 8589934592}},
+    "/image/tag': got number, want string": {"image": {"tag": 1.10}},
+    "/allowedHosts': got string, want array": {"allowedHosts": "memory.example"},
+    "additional properties 'pageURL' not allowed": {"pageURL": "https://review.example"},
+    # As the gate's own uid the agent could read the gate's files and its memory.
+    "/agent/uid': 'not' failed": {**SIDECAR, "agent": {"image": "a", "uid": 10001}},
+    "/agent/uid': minimum": {**SIDECAR, "agent": {"image": "a", "uid": 0}},
 }
+LONGEST: Final = "m" * 52
+NAMES: Final = ("m" * 53, "m" * 70, "1memory", "a.b", "Memory")
 # Helm's own engine, without its binary; it prints what it rendered, or what it objects to.
 _HELM: Final = """
 import json, sys
 import helm_python as helm
-chart, all_values = json.load(sys.stdin)
+chart, cases = json.load(sys.stdin)
 told = {"lint": helm.lint(chart), "texts": {}, "errors": {}}
 with helm.Chart.load(chart) as loaded:
-    for name, values in all_values.items():
+    for case, (name, values) in cases.items():
         try:
-            texts = loaded.render(values, name="memory", namespace="agents")
-            told["texts"][name] = "\\n---\\n".join(texts.values())
+            texts = loaded.render(values, name=name, namespace="agents")
+            told["texts"][case] = "\\n---\\n".join(texts.values())
         except helm.HelmError as error:
-            told["errors"][name] = str(error)
+            told["errors"][case] = str(error)
 print(json.dumps(told))
 """
 
@@ -73,7 +90,13 @@ class Told(msgspec.Struct, frozen=True):
 
 @pytest.fixture(scope="module")
 def told() -> Told:
-    asked = json.dumps([str(CHART), {**VALUES, **WRONG}])
+    cases: dict[str, tuple[str, Json]] = {
+        **{case: ("memory", values) for case, values in {**VALUES, **WRONG}.items()},
+        **{name: (name, {}) for name in NAMES},
+        LONGEST: (LONGEST, {}),
+        "another": ("another", {}),
+    }
+    asked = json.dumps([str(CHART), cases])
     done = tool("helm-python-sdk", "0.2.2", "python", "-c", _HELM, stdin=asked)
     assert done.code == 0, done.err
     return msgspec.json.decode(done.out.splitlines()[-1], type=Told)
@@ -153,3 +176,38 @@ def test_every_container_is_confined_and_the_agents_has_no_operator_key(
 @pytest.mark.parametrize("named", WRONG)
 def test_a_value_that_is_missing_or_wrong_is_named(told: Told, named: str) -> None:
     assert named in told.errors[named]
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_name_that_no_cluster_would_take_is_refused_before_it_is_sent(
+    told: Told, name: str
+) -> None:
+    assert "the release's name has at most 52" in told.errors[name]
+    assert LONGEST in told.texts, "control"
+
+
+def test_the_settings_file_arrives_as_it_is_and_a_changed_one_restarts_the_gate(
+    told: Told,
+) -> None:
+    documents = read_yaml(told.texts["gateway, all set"])
+    [map_of] = [one for one in documents if one["kind"] == "ConfigMap"]
+    assert map_of["data"] == {"mnemogate.toml": CONFIG}
+    sums: set[str] = set()
+    for name in ("gateway", "gateway, all set"):
+        [gate] = [one for one in read_yaml(told.texts[name]) if one["kind"] == "StatefulSet"]
+        sums.add(gate["spec"]["template"]["metadata"]["annotations"]["checksum/config"])
+    assert len(sums) == 2
+
+
+def test_two_releases_in_one_namespace_have_nothing_in_common(told: Told) -> None:
+    one, other = (read_yaml(told.texts[name]) for name in ("gateway", "another"))
+    names = [
+        {(each["kind"], each["metadata"]["name"]) for each in release} for release in (one, other)
+    ]
+    assert not names[0] & names[1]
+    for release, name in ((one, "memory"), (other, "another")):
+        for policy in (each for each in release if each["kind"] == "NetworkPolicy"):
+            said = json.dumps(policy)
+            assert said.count("mnemogate.dev/role") == said.count(f'"mnemogate.dev/gate": "{name}"')
+        [gate] = [each for each in release if each["kind"] == "StatefulSet"]
+        assert gate["spec"]["template"]["metadata"]["labels"]["mnemogate.dev/gate"] == name

@@ -3,6 +3,11 @@ app.kubernetes.io/name: mnemogate
 app.kubernetes.io/instance: {{ .Release.Name }}
 {{- end }}
 
+{{- /* Agents, servers and the gate of this release; those of another one are strangers to it. */}}
+{{- define "mnemogate.role" -}}
+mnemogate.dev/gate: {{ .Release.Name | quote }}
+{{- end }}
+
 {{- define "mnemogate.pod" -}}
 serviceAccountName: {{ .Release.Name }}
 automountServiceAccountToken: false
@@ -25,7 +30,7 @@ capabilities: {drop: [ALL]}
 
 {{- define "mnemogate.gate" -}}
 name: mnemogate
-image: "{{ .Values.image.repository }}:{{ .Values.image.tag }}"
+image: {{ printf "%s:%s" .Values.image.repository .Values.image.tag | quote }}
 env:
   - {name: MNEMOGATE_HEALTH, value: "0.0.0.0:7079"}
   - {name: MNEMOGATE_PAGE_URL, value: {{ .Values.pageUrl | quote }}}
@@ -40,7 +45,7 @@ env:
   - {name: MNEMOGATE_ALLOWED_HOSTS, value: {{ concat $names .Values.allowedHosts | join "," | quote }}}
   {{- end }}
   {{- range $name, $value := .Values.env }}
-  - {name: {{ $name }}, value: {{ $value | quote }}}
+  - {name: {{ $name | quote }}, value: {{ $value | quote }}}
   {{- end }}
 startupProbe:
   httpGet: {path: /readyz, port: health}
@@ -72,10 +77,10 @@ volumeMounts:
     defaultMode: 0440
     sources:
       - secret:
-          name: {{ required "keys.agentSecret names a Secret of yours" .Values.keys.agentSecret }}
+          name: {{ required "keys.agentSecret names a Secret of yours" .Values.keys.agentSecret | quote }}
           items: [{key: agent, path: agent}]
       - secret:
-          name: {{ required "keys.operatorSecret names a Secret of yours" .Values.keys.operatorSecret }}
+          name: {{ required "keys.operatorSecret names a Secret of yours" .Values.keys.operatorSecret | quote }}
           items: [{key: operator, path: operator}]
 {{- if .Values.config }}
 - name: config
@@ -84,12 +89,17 @@ volumeMounts:
 {{- end }}
 {{- end }}
 
+{{- /* Changes with the settings file, whose mount no running pod would see change. */}}
+{{- define "mnemogate.configured" -}}
+checksum/config: {{ .Values.config | sha256sum }}
+{{- end }}
+
 {{- define "mnemogate.claim" -}}
 accessModes: [ReadWriteOncePod]
 {{- if .class }}
-storageClassName: {{ .class }}
+storageClassName: {{ .class | quote }}
 {{- end }}
 resources:
   requests:
-    storage: {{ .size }}
+    storage: {{ .size | quote }}
 {{- end }}
