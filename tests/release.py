@@ -65,7 +65,8 @@ def built(root: Path, epoch: str) -> dict[str, bytes]:
     """Wheel and sdist of what is committed, built in a directory of their own."""
     with tempfile.TemporaryDirectory() as place:
         tree = Path(place) / "tree"
-        archive = ran("git", "archive", "--format=tar", "HEAD", cwd=root)
+        plain = ("-c", "core.autocrlf=false")
+        archive = ran("git", *plain, "archive", "--format=tar", "HEAD", cwd=root)
         with tarfile.open(fileobj=io.BytesIO(archive)) as files:
             files.extractall(tree, filter="data")
         dist = Path(place) / "dist"

@@ -62,7 +62,7 @@ ALLOWED: dict[str, frozenset[str]] = {
         "pwd",
         "stat",
     }
-    | {"io.BytesIO", "queue", "secrets", "shutil", "threading", "time"},
+    | {"hmac.compare_digest", "io.BytesIO", "queue", "secrets", "shutil", "threading", "time"},
     "proxy": frozenset(sys.stdlib_module_names)
     | {"policy", "proxy", "telemetry", "msgspec", "rfc8785", "aiohttp", "jinja2", "markupsafe"}
     # Of the store what no engine changes, and the one place that picks an engine.

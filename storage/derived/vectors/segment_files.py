@@ -14,11 +14,11 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
-import hmac
 import os
 import struct
 import threading
 from collections.abc import Callable, Sequence
+from hmac import compare_digest
 from pathlib import Path
 from typing import Final
 
@@ -200,7 +200,7 @@ class SegmentFiles:
             raise _Unfit("store, model or version")
         data = self._read_bytes(name)
         digest = self._digests.of(name.encode(), data[_DIGEST_LEN:])
-        if not hmac.compare_digest(digest, data[:_DIGEST_LEN]):
+        if not compare_digest(digest, data[:_DIGEST_LEN]):
             raise _Unfit("digest")
         numbers = _NUMBERS.unpack_from(data, _DIGEST_LEN)
         vectors_at = _ROWS_AT + 8 * numbers[0]
