@@ -15,17 +15,42 @@ import json
 import re
 import sys
 import tomllib
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from itertools import chain
 from pathlib import Path
 from typing import Any, Final, cast
 
+import msgspec
+
 from policy.verdict import Reason
 from proxy.admin.wire.operator_routes import API, ROUTES
+from proxy.cli import (
+    audit,
+    backend_check,
+    backend_import,
+    backup,
+    incident,
+    mcp_map,
+    memory_export,
+    policy,
+    proven_memories,
+    run,
+    server_import,
+    status,
+)
 from proxy.cli.exits import Exit
 from proxy.cli.parser import build_parser
 from proxy.dialects.native.decode import ROUTES as NATIVE_ROUTES
 from proxy.dialects.openapi import document
+from proxy.doctor.examine import Examination
+from proxy.reporting.cloud_event import CloudEvent
+from proxy.reporting.incident_notice import IncidentData, IncidentNotice
+from proxy.reporting.ocsf import DetectionFinding
+from proxy.reporting.review_notice import HeldNotice, ReviewData
+from proxy.reporting.sentry import SentryEvent
 from proxy.settings.table import SECRETS, variable_of
+from storage.audit.verification import Verification
+from storage.values import BackupSummary
 from telemetry import vocabulary
 from telemetry.events import StoreGauges
 from telemetry.metrics import Metrics
@@ -35,6 +60,40 @@ ROOT: Final = Path(__file__).resolve().parents[1]
 LIST: Final = Path(__file__).with_name("frozen_names.json")
 _HEADER: Final = re.compile(r"(?:x-)?mnemogate-[a-z]+(?:-[a-z]+)*", re.IGNORECASE)
 _ATTRIBUTE: Final = re.compile(r"(?:mnemogate|gen_ai|session|error|server)(?:\.[a-z_]+)+\.?")
+
+_EVENT: Final = re.compile(r"(?:dev\.|urn:)mnemogate[.:][a-z0-9.:_]+")
+
+# What a command prints or writes, where no API answers with it.
+PRINTED: Final = (
+    audit.Proven,
+    backend_check.BackendCheckReport,
+    backend_import.ImportedOfBackend,
+    backup._Restored,
+    incident.CaseList,
+    mcp_map.MapView,
+    mcp_map.SkeletonView,
+    memory_export.ExportResult,
+    policy._Checked,
+    proven_memories.Head,
+    proven_memories.ProofReport,
+    proven_memories.ProvenMemory,
+    run._Ready,
+    server_import.ImportedList,
+    status.VersionView,
+    BackupSummary,
+    Examination,
+    status.StatusReport,
+    Verification,
+)
+# What a webhook, a SIEM or Sentry is sent.
+SENT: Final = (
+    CloudEvent[IncidentData],
+    CloudEvent[ReviewData],
+    DetectionFinding,
+    HeldNotice,
+    IncidentNotice,
+    SentryEvent,
+)
 
 Names = Mapping[str, list[str]]
 
@@ -52,6 +111,13 @@ def names() -> Names:
         "routes and members": _members(),
         "metrics": _metrics(),
         "spans": _strings("telemetry", _ATTRIBUTE),
+        "output of commands": _printed(),
+        "records of exports": _keys(ROOT / "proxy" / "cli" / "export.py"),
+        "events and findings": chain(
+            _members_of(SENT),
+            _keys(ROOT / "proxy" / "reporting" / "sentry.py", "SentryEvent: "),
+            _strings("proxy", _EVENT),
+        ),
     }
     return {kind: sorted(set(each)) for kind, each in found.items()}
 
@@ -115,6 +181,31 @@ def _members() -> Iterator[str]:
             for member in schema.get("properties", ()):
                 yield f"{shape}.{member}"
             yield from (f"{shape}={value}" for value in schema.get("enum", ()))
+
+
+def _members_of(types: Iterable[Any]) -> Iterator[str]:
+    """The members and values of types, and of all that they contain."""
+    _, shapes = msgspec.json.schema_components(types)
+    for shape, schema in shapes.items():
+        # The name of a generic type has its parameter in brackets.
+        title = shape.partition("_")[0] if schema.get("title", shape) != shape else shape
+        for member in schema.get("properties", ()):
+            yield f"{title}.{member}"
+        yield from (f"{title}={value}" for value in schema.get("enum", ()))
+
+
+def _printed() -> Iterator[str]:
+    """The members that no API answers, and those of an error."""
+    yield from set(_members_of(PRINTED)) - set(_members())
+    yield from _keys(ROOT / "proxy" / "cli" / "entry.py", "error.")
+
+
+def _keys(path: Path, above: str = "") -> Iterator[str]:
+    """The keys of every object that a module writes."""
+    for node in ast.walk(ast.parse(path.read_bytes())):
+        for key in node.keys if isinstance(node, ast.Dict) else ():
+            if isinstance(key, ast.Constant) and isinstance(key.value, str):
+                yield f"{above}{key.value}"
 
 
 def _metrics() -> Iterator[str]:

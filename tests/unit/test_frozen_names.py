@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 
-from tests.frozen_names import LIST, Names, gone, listed, main, names
+from tests.frozen_names import LIST, ROOT, Names, gone, listed, main, names
 
 COMMAND = "python -P -m tests.frozen_names"
 
@@ -34,6 +36,10 @@ def test_the_list_has_exactly_the_names_of_the_code(now: Names) -> None:
         "routes and members: POST /api/v1/policy/reload",
         "metrics: mnemogate_verdicts_total counter",
         "spans: gen_ai.memory.record.id",
+        "output of commands: BackupSummary.leaf_count",
+        "records of exports: mnemogate.approved_by",
+        "events and findings: DetectionFinding.finding_info",
+        "events and findings: SentryEvent: origin",
     ],
 )
 def test_control_a_name_of_each_kind_that_is_renamed_is_gone_and_new(now: Names, name: str) -> None:
@@ -41,6 +47,21 @@ def test_control_a_name_of_each_kind_that_is_renamed_is_gone_and_new(now: Names,
     renamed = {**now, kind: [*(each for each in now[kind] if each != one), f"{one}_renamed"]}
     assert gone(listed(), renamed) == [name]
     assert gone(renamed, listed()) == [f"{name}_renamed"]
+
+
+# Structs of the commands that neither come from a command line nor are printed.
+INSIDE = {"_ProblemDetails", "Command", "Option", "VerdictLine", "_Tables"}
+
+
+def test_each_struct_of_a_command_is_an_argument_or_its_members_are_in_the_list(now: Names) -> None:
+    texts = [path.read_text("utf-8") for path in (ROOT / "proxy" / "cli").glob("*.py")]
+    structs = {
+        one for text in texts for one in re.findall(r"(?m)^class (\w+)\(msgspec.Struct", text)
+    }
+    taken = {one for text in texts for one in re.findall(r"\b(?:arguments|takes=)\(?(\w+)", text)}
+    printed = {one.partition(".")[0] for one in now["output of commands"]}
+    assert structs - taken - printed == INSIDE, "add it to PRINTED in tests/frozen_names.py"
+    assert "_Ready" in structs & printed, "control"
 
 
 def test_a_name_that_is_gone_is_not_dropped_from_the_list_by_the_way(
