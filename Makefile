@@ -112,7 +112,9 @@ lint: install-dev
 	$(BIN)/pytest -q tests/unit/test_tidy.py tests/unit/test_imports.py tests/unit/test_wheel.py
 
 # By the owner alone, never in CI; it publishes nothing (CONTRIBUTING.md).
-release: lint test-full
+release: install-dev
+	@$(BIN)/python -P -m tests.release --check $(KEY)
+	@$(MAKE) lint test-full
 	@$(BIN)/python -P -m tests.release $(KEY)
 
 # Pins stay as they are unless pyproject.toml asks for more; ARGS=--upgrade moves them.

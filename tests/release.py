@@ -1,10 +1,11 @@
 """`make release`: the files of one release below `dist`, their signature, and the tag.
 
-    python -P -m tests.release KEY
+    python -P -m tests.release [--check] KEY
 
 KEY is the owner's SSH key. Nothing is sent anywhere: the last lines that are printed are the
 commands by which the owner publishes. It refuses to run in CI, and before anything is written where
-the tree is not clean, the version has a tag, or the changelog calls it unreleased.
+the tree is not clean, the version has a tag, the changelog calls it unreleased, or the key does not
+sign. With `--check` that is all: `make release` asks before it tests for an hour.
 """
 
 from __future__ import annotations
@@ -27,11 +28,19 @@ NAMESPACE: Final = "mnemogate-release"
 SUMS: Final = "SHA256SUMS"
 
 
-def ran(*command: str | Path, cwd: Path, **variables: str) -> bytes:
+def ran(*command: str | Path, cwd: Path, given: bytes = b"", **variables: str) -> bytes:
     """What a program prints; a failure ends the release with what it printed instead."""
-    done = subprocess.run(
-        command, check=False, capture_output=True, cwd=cwd, env={**os.environ, **variables}
-    )
+    try:
+        done = subprocess.run(
+            command,
+            check=False,
+            capture_output=True,
+            cwd=cwd,
+            env={**os.environ, **variables},
+            input=given,
+        )
+    except FileNotFoundError:
+        raise SystemExit(f"{command[0]} is needed, and not installed") from None
     if done.returncode != 0:
         raise SystemExit(f"{command[0]} failed: {(done.stderr or done.stdout).decode()}")
     return done.stdout
@@ -82,9 +91,16 @@ def bill_of_materials(root: Path, epoch: str) -> bytes:
     return ran(program, *words, "requirements.lock", cwd=root, SOURCE_DATE_EPOCH=epoch)
 
 
+def signature(root: Path, key: Path, data: bytes) -> bytes:
+    """The signature of the data by the owner's key."""
+    words = ("-Y", "sign", "-n", NAMESPACE, "-f", key)
+    return ran("ssh-keygen", *words, cwd=root, given=data)
+
+
 def release(root: Path, key: Path) -> str:
     """Make every file of the release and its tag, and return the version."""
     version = version_of(root)
+    signature(root, key, b"")
     epoch = ran("git", "log", "-1", "--format=%ct", cwd=root).decode().strip()
     files = built(root, epoch)
     if built(root, epoch) != files:
@@ -93,30 +109,34 @@ def release(root: Path, key: Path) -> str:
     sums = "".join(
         f"{hashlib.sha256(data).hexdigest()}  {name}\n" for name, data in sorted(files.items())
     )
-    dist = root / "dist"
-    dist.mkdir(exist_ok=True)
-    for name, data in {**files, SUMS: sums.encode()}.items():
-        (dist / name).write_bytes(data)
-    (dist / f"{SUMS}.sig").unlink(missing_ok=True)
-    ran("ssh-keygen", "-Y", "sign", "-n", NAMESPACE, "-f", key, SUMS, cwd=dist)
+    files |= {SUMS: sums.encode(), f"{SUMS}.sig": signature(root, key, sums.encode())}
     signing = ("-c", "gpg.format=ssh", "-c", f"user.signingKey={key}")
     ran("git", *signing, "tag", "--sign", "-m", f"mnemogate {version}", f"v{version}", cwd=root)
+    dist = root / "dist"
+    dist.mkdir(exist_ok=True)
+    for name, data in files.items():
+        (dist / name).write_bytes(data)
     return version
 
 
 def main() -> int:
     """Release this tree, and print what is left to do."""
-    if len(sys.argv) != 2:
+    *flags, name = sys.argv[1:] or [""]
+    if name in ("", "--check") or flags not in ([], ["--check"]):
         raise SystemExit("name the SSH key that signs: make release KEY=~/.ssh/id_ed25519")
-    key = Path(sys.argv[1]).expanduser().resolve()
+    key = Path(name).expanduser().resolve()
     if not key.is_file():
         raise SystemExit(f"{key} is no file: name the SSH key that signs")
     root = Path.cwd()
+    if flags:
+        version_of(root)
+        signature(root, key, b"")
+        return 0
     version = release(root, key)
     sys.stdout.write(
         f"dist/ has the files of {version}, signed, and v{version} is tagged. To publish:\n"
         f"  git push origin v{version}\n"
-        "  pipx run twine upload dist/*.whl dist/*.tar.gz\n"
+        f"  pipx run twine upload dist/mnemogate-{version}-*.whl dist/mnemogate-{version}.tar.gz\n"
     )
     return 0
 

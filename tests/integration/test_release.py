@@ -13,7 +13,7 @@ from typing import Final
 import pytest
 
 from tests.integration.cli_process import ROOT
-from tests.release import NAMESPACE, SUMS, release
+from tests.release import NAMESPACE, SUMS, main, release
 
 pytestmark = [pytest.mark.heavy, pytest.mark.timeout(600)]
 
@@ -86,6 +86,52 @@ def test_a_release_is_built_listed_signed_and_tagged_once(tree: Path, key: Path)
     assert not verified(dist, key), "control"
     with pytest.raises(SystemExit, match="is tagged already"):
         release(tree, key)
+
+
+def test_a_key_that_does_not_sign_and_a_tag_that_is_not_made_leave_nothing(
+    tree: Path, key: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    wrong = key.with_name("wrong")
+    wrong.write_text("no key\n")
+    with pytest.raises(SystemExit, match="ssh-keygen failed"):
+        release(tree, wrong)
+    monkeypatch.setenv("PATH", str(key.parent / "empty"))
+    with pytest.raises(SystemExit, match="git is needed, and not installed"):
+        release(tree, key)
+    monkeypatch.undo()
+    for role in ("AUTHOR", "COMMITTER"):
+        monkeypatch.setenv(f"GIT_{role}_NAME", "")
+        monkeypatch.setenv(f"GIT_{role}_EMAIL", "")
+    monkeypatch.setenv("GIT_CONFIG_GLOBAL", "/dev/null")
+    monkeypatch.delenv("CI", raising=False)
+    with pytest.raises(SystemExit, match="git failed"):
+        release(tree, key)
+    assert not (tree / "dist").exists()
+    assert git(tree, "tag", "--list") == ""
+
+
+def test_what_is_asked_before_the_suites_run_writes_nothing(
+    tree: Path, key: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tree)
+    for words, refusal in (
+        (("--check", str(key)), None),
+        (("--check", str(key.with_name("none"))), "is no file"),
+        (("--check",), "name the SSH key"),
+        ((), "name the SSH key"),
+    ):
+        monkeypatch.setattr("sys.argv", ["release", *words])
+        if refusal is None:
+            assert main() == 0
+        else:
+            with pytest.raises(SystemExit, match=refusal):
+                main()
+    (tree / "LICENSE").write_text("other")
+    monkeypatch.setattr("sys.argv", ["release", "--check", str(key)])
+    with pytest.raises(SystemExit, match="in no commit"):
+        main()
+    assert not (tree / "dist").exists()
+    assert git(tree, "tag", "--list") == ""
 
 
 def test_no_release_of_what_is_not_committed_not_dated_or_in_ci(
