@@ -13,14 +13,15 @@ from storage.ground.state_directory import adopt_secrets, shared_secret
 from storage.journal.lease import Renewal
 from storage.journal.protocol import Journal, Stream
 from storage.journal.sealing import Sealing
+from storage.journal.segment_keys import SegmentKeys
 from storage.shipped import Shipping
 from storage.tables.codec import STORE_FORMAT
 
 LEASE_S: Final = 10.0
 _HOLDER_LEN: Final = 16
 _KEPT: Final = (
-    "purges and erasures do not reach the journal: who has journal.key and the database reads "
-    "what they took"
+    "purges and erasures do not reach the journal without `keys` of [shard]: the database, its log "
+    "and its backups keep what they took, for whoever has journal.key"
 )
 
 
@@ -31,16 +32,23 @@ class ShardMember:
     """
 
     def __init__(
-        self, journal: Journal, name: str, secrets: Path, remarks: tuple[str, ...]
+        self,
+        journal: Journal,
+        name: str,
+        secrets: Path,
+        keys: Path | None,
+        remarks: tuple[str, ...],
     ) -> None:
         self._journal = journal
         self._secrets = secrets
         secret = shared_secret(secrets, "journal.key")
-        self._shipping = Shipping(journal=journal, sealing=Sealing(secret, name, Stream.STORE))
+        segment_keys = None if keys is None else SegmentKeys(keys, secret, name)
+        sealing = Sealing(secret, name, Stream.STORE, segment_keys)
+        self._shipping = Shipping(journal=journal, sealing=sealing)
         self._renewal: Renewal | None = None
         # The key with which members announce connections to each other.
         self.peers_key = blake2b(key=secret, person=b"peers", digest_size=32).digest()
-        self.remarks = (*remarks, _KEPT)
+        self.remarks = (*remarks, _KEPT) if keys is None else remarks
 
     def acquire(self) -> bool:
         """Take the store over if no other member holds it; return whether that was possible.
@@ -92,15 +100,18 @@ class ShardMember:
         self._journal.close()
 
 
-def join_shard(name: str, url: str, secrets: Path, *, address: str) -> ShardMember:
+def join_shard(
+    name: str, url: str, secrets: Path, *, address: str, keys: Path | None = None
+) -> ShardMember:
     """Become a member of a shard that does not hold its store yet. Blocks.
 
     `url` is that of the database, and `address` where other members reach this one (`HOST:PORT`).
-    The directory `secrets` has the keys that all members have.
+    The directory `secrets` has the keys that all members have, and never change. The directory
+    `keys` has those of the journal's segments; None: a purge does not reach the journal.
 
     Raises:
-        StorageError: The database would lose what it confirms, or does not answer; or a secret is
-            missing, or others can read it.
+        StorageError: The database would lose what it confirms, or does not answer; or a secret or
+            `keys` is missing, or others can read it.
     """
     # asyncpg is an extra, which only members of a shard need.
     from storage.journal.database import Database  # noqa: PLC0415 - see above
@@ -115,7 +126,7 @@ def join_shard(name: str, url: str, secrets: Path, *, address: str) -> ShardMemb
     )
     journal = PostgresJournal(Database(url), member)
     try:
-        return ShardMember(journal, name, secrets, journal.prepare())
+        return ShardMember(journal, name, secrets, keys, journal.prepare())
     except BaseException:
         journal.close()
         raise

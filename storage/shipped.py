@@ -8,23 +8,40 @@ opened by catching up; what the engine does with it is as with a store of its ow
 from __future__ import annotations
 
 import shutil
-from collections.abc import Generator, Iterable, Sequence
+from collections.abc import Generator, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from itertools import islice
+from itertools import groupby, islice
 from pathlib import Path
 from typing import Final
 
 import lmdb
 import msgspec
+from msgspec.structs import replace
 
 from storage.ground.errors import StoreUnavailable, TransactionFailed
 from storage.ground.randomness import random_bytes
 from storage.ground.state_directory import DIRECTORY_MODE, write_durably
 from storage.journal.lease import boot_id
-from storage.journal.protocol import Journal, Stream
-from storage.journal.sealing import TERM_LEN, Position, Sealing, Write
+from storage.journal.protocol import Journal, JournalRow, Stream
+from storage.journal.sealing import (
+    NO_KEY,
+    SEGMENT_LEN,
+    TERM_LEN,
+    Position,
+    Sealing,
+    Write,
+    key_id_of,
+)
+from storage.journal.segment_keys import SegmentKeys
 from storage.tables.codec import Digests, StoreHeader, encode
-from storage.tables.lmdb_store import POSITION_KEY, Draft, LmdbStore, View
+from storage.tables.lmdb_store import (
+    POSITION_KEY,
+    PURGED_KEY,
+    UNERASED_KEY,
+    Draft,
+    LmdbStore,
+    View,
+)
 from storage.tables.names import META
 
 _ROWS_PER_TRANSACTION: Final = 256
@@ -78,6 +95,12 @@ class ShippedDraft(Draft):
         self._ordinals = range(before.next_ordinal if before else 0, header.next_ordinal)
         super().put_header(header)
 
+    def mark_unerased(self, *, unerased: bool = True) -> None:
+        """Record whether purged bytes stay in the file, also for those who follow the journal."""
+        super().mark_unerased(unerased=unerased)
+        if not unerased:
+            self._writes[META, UNERASED_KEY] = None
+
     def _put_uncounted(self, key: bytes, payload: bytes) -> bytes:
         value = super()._put_uncounted(key, payload)
         self._writes[META, key] = value
@@ -101,6 +124,23 @@ class ShippedDraft(Draft):
                 self._txn.delete(one.key, db=self._tables[one.table])
             else:
                 self._txn.put(one.key, one.value, db=self._tables[one.table])
+
+    def still_there(self, writes: Iterable[Write]) -> list[Write]:
+        """Those of some earlier writes that left what the store has now.
+
+        Marks of purges are among them, whatever came after: each copy has to see that there was
+        one.
+        """
+        return [
+            one
+            for one in writes
+            if self._txn.get(one.key, db=self._tables[one.table]) == one.value
+            or (one.table, one.key) == (META, UNERASED_KEY)
+        ]
+
+    def mark_purged(self, inode: int) -> None:
+        """Record the file to which this transaction repeats a purge; no row contains that."""
+        super()._put_uncounted(PURGED_KEY, encode(inode))
 
     def place(self, position: Position) -> None:
         """Record the last row of the journal that the copy contains; no row contains that."""
@@ -159,6 +199,11 @@ class ShippedStore(LmdbStore):
                 draft.header()
                 stored = draft.get(META, POSITION_KEY)
             self._position = Position() if stored is None else _decode_position(stored)
+            # A copy that lacks no row would open none. The key of its last row is the newest of
+            # all: without it the keys were lost, or are older than the journal.
+            begins = self._journal.begins(Stream.STORE)
+            for row in islice(self._rows(max(self._position.seq, begins) - 1), 1):
+                self._sealing.read(row)
             self.catch_up()
         except TransactionFailed as error:
             raise StoreUnavailable(f"the copy cannot be written: {error}") from error
@@ -166,21 +211,31 @@ class ShippedStore(LmdbStore):
     def catch_up(self) -> None:
         """Apply the rows of the journal that the copy lacks, each with its whole transaction.
 
+        If one of them was a purge, the copy's file is then rewritten without the purged bytes. So a
+        copy that follows the journal has no text that a purge took, once this returns.
+
         Raises:
             StoreCorrupt: As for `open`.
             StoreUnavailable: The journal does not answer.
             TransactionFailed: The disk refused; the copy is as it was after an earlier row.
         """
-        rows = self._journal.since(Stream.STORE, self._position.seq)
+        rows = self._rows(self._position.seq)
         while some := tuple(islice(rows, _ROWS_PER_TRANSACTION)):
             position = self._position
             with self._draft() as draft:
                 for row in some:
                     batch, position = self._sealing.open(row, position)
                     draft.repeat(batch.writes)
+                    if any((one.table, one.key) == (META, UNERASED_KEY) for one in batch.writes):
+                        draft.mark_purged(self.inode)
                 draft.place(position)
                 draft.keep()
             self._position = position
+        with self._draft() as draft:
+            purged = draft.get(META, PURGED_KEY) == encode(self.inode)
+        # A rewritten file has another inode, so that this is done once, and again after a crash.
+        if purged:
+            super().compact()
 
     @contextmanager
     def reading(self) -> Generator[View]:
@@ -233,6 +288,63 @@ class ShippedStore(LmdbStore):
         """
         self._journal.settle(Stream.STORE)
         super().reopen()
+
+    def compact(self) -> int:
+        """Rewrite the file without its free pages, and the journal without outdated values.
+
+        Raises:
+            StoreUnavailable: Also where the journal or the keys do not answer, or the lease is
+                lost: a part of the journal may be rewritten, and the rest is by the next call.
+            StoreCorrupt: A row of the journal does not open.
+        """
+        saved = super().compact()
+        if self._sealing.keys is not None:
+            self._reseal(self._sealing.keys)
+        return saved
+
+    def _reseal(self, keys: SegmentKeys) -> None:
+        """Seal each segment with outdated values again without them, and destroy its old key.
+
+        What the store does not have is then in no row that a remaining key opens, whichever record
+        of whichever batch it was in. A key is durable before rows are sealed under it, and is
+        destroyed when no row is left that it opens. A start after a crash finds the store's mark of
+        the purge, and does it again.
+        """
+        # All of these are of this holder or of earlier ones, because settling is fenced: what a
+        # later holder seals is not under them, so they may be destroyed whatever happens meanwhile.
+        before = keys.ids()
+        self._journal.settle(Stream.STORE)
+        self._sealing.end_segment()
+        used = set[bytes]()
+        stored = self._rows(self._journal.begins(Stream.STORE) - 1)
+        with self._draft() as draft:
+            for key_id, rows in groupby(stored, key_id_of):
+                while segment := tuple(islice(rows, SEGMENT_LEN)):
+                    if not self._resealed(segment, draft, keys):
+                        used.add(key_id)
+        keys.destroy(before - used)
+
+    def _resealed(
+        self, segment: Sequence[JournalRow], draft: ShippedDraft, keys: SegmentKeys
+    ) -> bool:
+        """Whether some rows under one key had outdated values, and were sealed again without."""
+        batches = [self._sealing.read(row) for row in segment]
+        left = [replace(one, writes=draft.still_there(one.writes)) for one in batches]
+        if left == batches and key_id_of(segment[0]) != NO_KEY:
+            return False
+        key_id = keys.draw()
+        rows = [
+            self._sealing.reseal(row, batch, key_id)
+            for row, batch in zip(segment, left, strict=True)
+        ]
+        try:
+            self._journal.exchange(Stream.STORE, rows)
+        except TransactionFailed as error:
+            raise StoreUnavailable(f"the journal was not rewritten: {error}") from error
+        return True
+
+    def _rows(self, seq: int) -> Iterator[JournalRow]:
+        return self._journal.since(Stream.STORE, seq)
 
     def _draft(self) -> ShippedDraft:
         return ShippedDraft(self._writing(), self._tables, self.digests, self)

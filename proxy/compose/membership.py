@@ -34,7 +34,12 @@ async def joined(settings: Settings) -> AsyncGenerator[ShardMember | None]:
         yield None
         return
     member = await asyncio.to_thread(
-        join_shard, table.name, table.url.reveal(), table.secrets, address=_reached_at(table)
+        join_shard,
+        table.name,
+        table.url.reveal(),
+        table.secrets,
+        address=_reached_at(table),
+        keys=table.keys,
     )
     for remark in member.remarks:
         _LOG.warning(remark, extra={"fields": {"shard": table.name}})

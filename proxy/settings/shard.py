@@ -42,6 +42,14 @@ class ShardTable(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
             "With 0.0.0.0 they get the address of this machine's name."
         ),
     ]
+    keys: Annotated[
+        Path | None,
+        Meta(
+            description="Directory (0700) that each member can write: a key for each 256 "
+            "transactions, which a purge destroys. With `checkpoint` in it, an older database is "
+            "refused."
+        ),
+    ] = None
 
     def __post_init__(self) -> None:
         """Refuse a file that has no URL, or that others can read, and a bad `peers`."""

@@ -72,6 +72,26 @@ def write_durably(path: Path, data: bytes) -> None:
     fsync_directory(path.parent)
 
 
+def destroy_file(path: Path, length: int) -> None:
+    """Overwrite so many bytes at the beginning of a file, and remove it; nothing if there is none.
+
+    Raises:
+        OSError: The file is still there.
+    """
+    try:
+        handle = os.open(path, os.O_WRONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
+    except FileNotFoundError:
+        return
+    try:
+        # The blocks of an unlinked file keep their bytes, so these are overwritten in place before.
+        # The file keeps its length, so only its data has to reach the disk.
+        os.write(handle, bytes(length))
+        os.fdatasync(handle)
+    finally:
+        os.close(handle)
+    path.unlink(missing_ok=True)
+
+
 def holds_a_store(root: Path) -> bool:
     """Whether a store was begun in this directory, or that cannot be found out. Creates nothing."""
     try:

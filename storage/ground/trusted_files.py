@@ -115,6 +115,20 @@ def refuse_replaceable(path: Path) -> None:
         _refuse_writable(at, found)
 
 
+def refuse_open_directory(path: Path) -> None:
+    """Refuse a directory that another user can read, or on whose path one could replace a file.
+
+    Raises:
+        UnfitFile: The message names the directory, or who could do what, and where.
+        OSError: It is not there, or cannot be read.
+    """
+    found = path.stat()
+    refuse_replaceable(path)
+    shared = found.st_mode & stat.S_IRWXG and not _nobody_else_in(found.st_gid)
+    if not stat.S_ISDIR(found.st_mode) or shared or found.st_mode & stat.S_IRWXO:
+        raise UnfitFile(f"a directory that others cannot read: `chmod 700 {path}`")
+
+
 def _refuse_unfit(path: Path, found: os.stat_result, trust: Trust) -> None:
     if not stat.S_ISREG(found.st_mode):
         raise UnfitFile(f"a regular file, and {path} is none")

@@ -303,24 +303,6 @@ def remove_unfinished(directory: Path) -> None:
         path.unlink()
 
 
-def erase(path: Path) -> None:
-    """Overwrite a file's header, without which no frame can be read, and remove the file.
-
-    Raises:
-        OSError: The file is still there.
-    """
-    try:
-        handle = os.open(path, os.O_WRONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
-    except FileNotFoundError:
-        return
-    try:
-        write_all(handle, bytes(SECTOR_LEN), 0)
-        os.fdatasync(handle)
-    finally:
-        os.close(handle)
-    path.unlink(missing_ok=True)
-
-
 def derived(store_key: bytes, purpose: bytes, drawn: bytes = b"") -> bytes:
     """A key derived from the store's key; each purpose and file has its own."""
     return blake2b(drawn, digest_size=32, key=store_key, person=purpose).digest()

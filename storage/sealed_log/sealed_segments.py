@@ -25,7 +25,7 @@ from typing import BinaryIO, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from storage.ground.state_directory import DIRECTORY_MODE, FILE_MODE
+from storage.ground.state_directory import DIRECTORY_MODE, FILE_MODE, destroy_file
 from storage.sealed_log.sealed_file import (
     HEAD_LEN,
     SECTOR_LEN,
@@ -35,7 +35,6 @@ from storage.sealed_log.sealed_file import (
     Policy,
     Record,
     SealedFile,
-    erase,
     first_ms,
     frames,
     remove_unfinished,
@@ -320,7 +319,8 @@ class Segments:
 
     def _remove(self, number: int) -> None:
         """Erase the log first, because without its header no record can be read; then the index."""
-        erase(self._path(number, "log"))
+        # Without its header no frame of the file can be read.
+        destroy_file(self._path(number, "log"), SECTOR_LEN)
         self._path(number, "idx").unlink(missing_ok=True)
 
     def _path(self, number: int, part: str) -> Path:

@@ -23,7 +23,7 @@ import lmdb
 from policy.model import CandidateId
 from policy.verdict import InvariantBroken
 from storage.ground.errors import StoreLocked, StoreUnavailable
-from storage.ground.state_directory import fsync_directory, write_durably
+from storage.ground.state_directory import destroy_file, fsync_directory, write_durably
 from storage.staging.held_file import StagingFile
 from storage.staging.undecided import KEY_LEN, Undecided, name_of, new_key, packed, seal, unseal
 from storage.values import Sealed, StagedContents
@@ -58,7 +58,7 @@ class Staging:
         self._kept = StagingFile(directory / "held", quota_bytes * _MAP_PER_QUOTA)
         self._kept_bytes = self._kept.bytes_used()
         for path in self._key_directory.glob(".*.unfinished"):
-            self._shred(path)
+            destroy_file(path, KEY_LEN)
         for path in self._key_directory.glob("*.key"):
             candidate_id = CandidateId(path.stem)
             self._keys[candidate_id] = path.read_bytes()
@@ -168,7 +168,7 @@ class Staging:
                 if candidate_id in self._held:
                     # The transaction runs a second time, so the key that its first run wrote is
                     # replaced.
-                    self._shred(self._key_path(candidate_id))
+                    destroy_file(self._key_path(candidate_id), KEY_LEN)
                 write_durably(self._key_path(candidate_id), key)
                 self._keys[candidate_id] = key
                 self._held.add(candidate_id)
@@ -215,7 +215,7 @@ class Staging:
             some = self._condemned[:]
             # Key files are erased one by one, because the writer's commits wait for the same disk.
             for candidate_id in some:
-                self._shred(self._key_path(candidate_id))
+                destroy_file(self._key_path(candidate_id), KEY_LEN)
             if some:
                 fsync_directory(self._key_directory)
             # Candidates that were condemned meanwhile come after the erased ones, and stay listed.
@@ -284,22 +284,6 @@ class Staging:
 
     def _key_path(self, candidate_id: CandidateId) -> Path:
         return self._key_directory / f"{candidate_id}.key"
-
-    @staticmethod
-    def _shred(path: Path) -> None:
-        try:
-            handle = os.open(path, os.O_WRONLY)
-        except FileNotFoundError:
-            return
-        try:
-            # The key is overwritten in place before its file is removed, because the blocks of an
-            # unlinked file keep their bytes.
-            os.write(handle, bytes(KEY_LEN))
-            # The file keeps its length, so only its data has to reach the disk.
-            os.fdatasync(handle)
-        finally:
-            os.close(handle)
-        path.unlink(missing_ok=True)
 
 
 def _key(candidate_id: CandidateId, part: bytes) -> bytes:

@@ -80,10 +80,12 @@ class Lease:
 
 _HEADER_KEY: Final = b"header"
 _CHECKPOINT_KEY: Final = b"checkpoint"
-_UNERASED_KEY: Final = b"unerased"
+UNERASED_KEY: Final = b"unerased"
 POSITION_KEY: Final = b"position"
 """The key of the last row of a journal that a copy contains, if the store is a copy."""
-_UNCOUNTED: Final = {_HEADER_KEY, _CHECKPOINT_KEY, _UNERASED_KEY, POSITION_KEY}
+PURGED_KEY: Final = b"purged"
+"""The key of the file (its inode) that has purged bytes since it followed a journal."""
+_UNCOUNTED: Final = {_HEADER_KEY, _CHECKPOINT_KEY, UNERASED_KEY, POSITION_KEY, PURGED_KEY}
 # The map size is address space and not disk. It includes what purges may use beyond the quota
 # (`storage.tables.usage`), and the pages that a batch copies.
 _MAP_PER_QUOTA: Final = 2.0
@@ -247,7 +249,7 @@ class View:
 
     def unerased(self) -> bool:
         """Whether purged bytes are still in pages of the file that were not rewritten."""
-        return self.has(META, _UNERASED_KEY)
+        return self.has(META, UNERASED_KEY)
 
 
 class Draft(View):
@@ -306,9 +308,9 @@ class Draft(View):
     def mark_unerased(self, *, unerased: bool = True) -> None:
         """Record whether purged bytes stay in the file until it is rewritten."""
         if unerased:
-            self._put_uncounted(_UNERASED_KEY, b"")
+            self._put_uncounted(UNERASED_KEY, b"")
         else:
-            self._txn.delete(_UNERASED_KEY, db=self._tables[META])
+            self._txn.delete(UNERASED_KEY, db=self._tables[META])
 
     def _put_uncounted(self, key: bytes, payload: bytes) -> bytes:
         value = self.digests.frame(META, key, payload)
@@ -370,7 +372,7 @@ class LmdbStore:
         self._pid = os.getpid()
         self._lease = Lease()
         self._env: lmdb.Environment | None = None
-        self._inode = 0
+        self.inode = 0
         self._tables: dict[bytes, lmdb._Database] = {}
 
     def open(self, *, bootstrapped: bool) -> None:
@@ -417,7 +419,7 @@ class LmdbStore:
         # The environment is assigned before the sync: if the sync fails, nothing may be written,
         # but reads continue.
         self._env = env
-        self._inode = self._data.stat().st_ino
+        self.inode = self._data.stat().st_ino
         fsync_directory(self.directory)
 
     def _agreeing_environment(self) -> lmdb.Environment:
@@ -504,7 +506,7 @@ class LmdbStore:
         if self._environment().info()["last_txnid"] + 1 != draft.number():
             return True
         try:
-            return self._data.stat().st_ino != self._inode
+            return self._data.stat().st_ino != self.inode
         except FileNotFoundError:
             return True
 

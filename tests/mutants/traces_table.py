@@ -25,8 +25,8 @@ TRACES: Final = (
         row="denied",
         name="a key file is unlinked as it is",
         invariant="a destroyed key's bytes are overwritten",
-        where="storage.staging.staging:Staging._shred",
-        fault=dropped("os.write(handle, bytes(KEY_LEN))"),
+        where="storage.ground.state_directory:destroy_file",
+        fault=dropped("os.write(handle, bytes(length))"),
         tests=one_test(_STAGING, "test_a_destroyed_key_file_is_overwritten_before_it_is_removed"),
     ),
     Mutant(

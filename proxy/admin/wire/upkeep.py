@@ -394,7 +394,7 @@ RECEIPT: Final = "mnemogate erasure receipt"
 NOT_REACHED: Final = (
     "what a server's own files, its write-ahead log and its history keep",
     "copies on servers that no one asked, which the gate hides",
-    "traces and log lines that were sent out, backups, and the journal of a shard",
+    "traces and log lines that were sent out, backups, and the journal of a shard without `keys`",
     "the audit log: ids, times, reasons, names of principals and of files that hosts read",
 )
 

@@ -27,7 +27,7 @@ from policy.query import EVERYTHING
 from policy.verdict import Reason
 from storage.embedded import EmbeddedStore
 from storage.ground.errors import StoreUnavailable, UnknownCandidate
-from storage.staging.staging import Staging
+from storage.ground.state_directory import destroy_file
 from storage.values import THE_STORE, Decision, Outcome, Submission
 from storage.write import held_queue, writer
 from tests.unit.storage.opening import (
@@ -131,13 +131,12 @@ def test_of_many_the_first_are_denied_and_their_keys_are_erased_beside_the_write
     bench: Bench, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     erasers: list[str] = []
-    shred = Staging._shred
 
-    def seen(path: Path) -> None:
+    def seen(path: Path, length: int) -> None:
         erasers.append(threading.current_thread().name)
-        shred(path)
+        destroy_file(path, length)
 
-    monkeypatch.setattr(Staging, "_shred", staticmethod(seen))
+    monkeypatch.setattr("storage.staging.staging.destroy_file", seen)
     monkeypatch.setattr("storage.write.engine_commands._REFUSING_NS", 0)
     with closing(bench.open()) as store:
         first, second = (_hold(store, f"{TEXT} {number}").candidate_id for number in range(2))
@@ -159,13 +158,13 @@ def test_of_many_the_first_are_denied_and_their_keys_are_erased_beside_the_write
 def test_a_key_that_was_not_erased_with_its_verdict_opens_nothing_and_is_erased_at_a_start(
     bench: Bench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def refused(_path: Path) -> None:
+    def refused(_path: Path, _length: int) -> None:
         raise OSError(5, "Input/output error")
 
     keys = bench.state / "staging" / "keys"
     with monkeypatch.context() as patched, closing(bench.open()) as store:
         held = _hold(store).candidate_id
-        patched.setattr(Staging, "_shred", staticmethod(refused))
+        patched.setattr("storage.staging.staging.destroy_file", refused)
         decided = asyncio.run(store.writer.deny_many((held,), BY))[held]
         assert decided is not None
         assert decided.reason is Reason.DENIED_BY_PERSON  # it is durable, and answered as such
