@@ -39,7 +39,7 @@ def eventually(holds: Callable[[], bool], what: str, member: Member | None = Non
 class Member:
     """One member, started; its ports and its state directory stay when it is started again."""
 
-    def __init__(self, root: Path, name: str, url: str) -> None:
+    def __init__(self, root: Path, name: str, url: str, *, keyed: bool = True) -> None:
         self._home = root / name
         self._home.mkdir(mode=0o700)
         secrets = root / "secrets"
@@ -48,11 +48,14 @@ class Member:
             for key in ("store.key", "log.key", "token.key", "journal.key"):
                 _closed(secrets / key, os.urandom(32))
         _closed(root / "dsn", url.encode())
+        keys = root / "keys"
+        keys.mkdir(mode=0o700, exist_ok=True)
         self.data, self.admin, self.health, self.peers = (free_port() for _ in range(4))
         _closed(
             self._home / "m.toml",
             f'[shard]\nname = "test"\ndsn = "{root / "dsn"}"\nsecrets = "{secrets}"\n'
-            f'peers = "127.0.0.1:{self.peers}"\n'.encode(),
+            f'peers = "127.0.0.1:{self.peers}"\n'.encode()
+            + (f'keys = "{keys}"\n'.encode() if keyed else b""),
         )
         self.log = self._home / "log"
         self.start()
@@ -105,10 +108,12 @@ class Member:
         found = self.ready()
         return (found.get("status"), found.get("http")) == ("standby", 200)
 
-    def write(self, text: str, key: str = AGENT_KEY, client: str = "127.0.0.1") -> int:
+    def write(
+        self, text: str, key: str = AGENT_KEY, client: str = "127.0.0.1", **more: object
+    ) -> int:
         """The status of a write from an address; 0 where the connection broke or was refused."""
         try:
-            written = {"text": text}
+            written = {"text": text, **more}
             return self._ask(self.data, "POST", "/v1/memories", key, written, client)[0]
         except (OSError, http.client.HTTPException):
             return 0
@@ -116,6 +121,11 @@ class Member:
     def texts(self) -> list[str]:
         _, body = self._ask(self.data, "GET", "/v1/memories", AGENT_KEY)
         return [str(one["text"]) for one in body["memories"]]
+
+    def erase(self, user: str) -> dict[str, Any]:
+        """What the operator's erasure of a user answers."""
+        asked = {"user_id": user}
+        return dict(self._ask(self.admin, "POST", "/api/v1/erasures", OPERATOR_KEY, asked)[1])
 
     def problems(self) -> list[str]:
         """What the operator's check of the whole store reports."""

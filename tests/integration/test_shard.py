@@ -13,8 +13,13 @@ from pathlib import Path
 
 import pytest
 
+from storage.ground.errors import StoreCorrupt
+from storage.journal.protocol import JournalRow, Stream
+from storage.journal.sealing import Sealing
+from storage.journal.segment_keys import SegmentKeys
+from tests.conformance.canary import new_canary, traces
 from tests.integration.shard_members import Member, eventually
-from tests.postgres_server import PostgresServer, serving
+from tests.postgres_server import PostgresServer, member, serving
 
 pytestmark = [pytest.mark.heavy, pytest.mark.timeout(400)]
 
@@ -97,3 +102,50 @@ def test_wrong_keys_of_one_client_count_for_no_other_client_of_a_standby(
         assert first.write("no", stranger) == 429
         assert second.write("no", stranger, client="127.0.0.2") == 401
         assert second.write("yes") == 201
+
+
+@pytest.mark.parametrize("keyed", [True, False])
+def test_an_erasure_reaches_the_journal_where_its_segments_have_keys(
+    root: Path, server: PostgresServer, *, keyed: bool
+) -> None:
+    server.sql("drop schema if exists mnemogate cascade")
+    holder = Member(root, "holder", server.url(), keyed=keyed)
+    try:
+        eventually(holder.is_holder, "the member holds the store", holder)
+        assert ("do not reach the journal" in holder.log.read_text()) is not keyed
+        canary = new_canary()
+        for number in range(5):
+            assert holder.write(f"{canary} {number}", user_id="ana") == 201
+            assert holder.write(f"note {number}") == 201
+        before = _rows(server)
+        assert canary.encode() in _opened(before, root, keyed=keyed)
+        told = holder.erase("ana")
+        assert told["receipt"]
+        assert told["found"]["memories"] == 5
+        assert "the journal of a shard without `keys`" in told["receipt"]
+        left = _opened(_rows(server), root, keyed=keyed)
+        assert b"note 4" in left
+        assert (canary.encode() in left) is not keyed
+        if keyed:
+            with pytest.raises(StoreCorrupt, match="lacks"):
+                _opened(before, root, keyed=keyed)
+        assert traces(root / "holder", canary) == []
+        assert holder.problems() == []
+    finally:
+        holder.remove()
+
+
+def _rows(server: PostgresServer) -> list[JournalRow]:
+    reader = member(server, "test", "reader", 1.0)
+    try:
+        return list(reader.since(Stream.STORE, 0))
+    finally:
+        reader.close()
+
+
+def _opened(rows: list[JournalRow], root: Path, *, keyed: bool) -> bytes:
+    """All that the rows contain for who has the secrets and the keys that are left."""
+    secret = (root / "secrets" / "journal.key").read_bytes()
+    keys = SegmentKeys(root / "keys", secret, "test") if keyed else None
+    sealing = Sealing(secret, "test", Stream.STORE, keys)
+    return b"".join(one.value or b"" for row in rows for one in sealing.read(row).writes)

@@ -16,7 +16,9 @@ from proxy.settings.values import Address
 URL = "postgresql://pg:correct-horse@127.0.0.1/memory"
 
 
-def settings(root: Path, url: str = URL, mode: int = 0o600, peers: str = "[::1]:7079") -> Settings:
+def settings(
+    root: Path, url: str = URL, mode: int = 0o600, peers: str = "[::1]:7079", more: str = ""
+) -> Settings:
     root.chmod(0o700)
     dsn = root / "dsn"
     dsn.write_text(f"{url}\n")
@@ -24,7 +26,7 @@ def settings(root: Path, url: str = URL, mode: int = 0o600, peers: str = "[::1]:
     file = root / "m.toml"
     file.write_text(
         f'[shard]\nname = "team"\ndsn = "{dsn}"\nsecrets = "{root / "secrets"}"\n'
-        f'peers = "{peers}"\n'
+        f'peers = "{peers}"\n{more}'
     )
     return load_settings({"state": str(root / "state")}, environment={}, config=file)
 
@@ -35,6 +37,10 @@ def test_the_url_is_read_from_its_file_and_shown_nowhere(tmp_path: Path) -> None
     assert shard.url.reveal() == URL
     assert shard.address == Address(host="::1", port=7079)
     assert "correct-horse" not in repr(shard)
+    assert shard.keys is None
+    keyed = settings(tmp_path, more='keys = "/srv/keys"\n').shard
+    assert keyed is not None
+    assert keyed.keys == Path("/srv/keys")
 
 
 @pytest.mark.parametrize(
