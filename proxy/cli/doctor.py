@@ -18,7 +18,14 @@ from proxy.cli.connect import Where, admin_url, settings_of
 from proxy.cli.exits import CommandFailed, Exit
 from proxy.cli.terminal import Terminal, inert
 from proxy.doctor.examine import Examination, examine
-from proxy.doctor.finding import BackendTarget, DoctorTarget, Finding, ProbeRequest, ProbeResult
+from proxy.doctor.finding import (
+    BackendTarget,
+    DoctorTarget,
+    Finding,
+    ProbeRequest,
+    ProbeResult,
+    ShardTarget,
+)
 from proxy.doctor.locate import gates_of, listening_uid, lock_holders, option_of
 from proxy.seams.operation import HttpRequest
 from proxy.settings.load import child_environment
@@ -44,9 +51,10 @@ _NOT_COVERED: Final = (
 
 
 class _Tables(msgspec.Struct, frozen=True, kw_only=True):
-    """The part of a settings file that configures upstream memory servers."""
+    """The part of a settings file that names what is outside of the state directory."""
 
     backend: list[dict[str, object]] = []
+    shard: ShardTarget | None = None
 
 
 class _Doctor(msgspec.Struct, frozen=True, kw_only=True):
@@ -82,6 +90,7 @@ def _aim(context: Context) -> DoctorTarget:
         agent_key=_agent_key(asked, settings),
         pids=_pids(asked, settings, data_url),
         backend=None if asked.backend is None else _backend(asked.backend, where.config),
+        shard=None if where.config is None else shard_named(where.config),
         environment=child_environment(),
     )
 
@@ -123,8 +132,8 @@ def _table_of(name: str, config: str | None) -> dict[str, object]:
         raise CommandFailed(Exit.USAGE, "--backend NAME: in which file?", then=_HOW_TO_NAME)
     data = read_file(Path(config), "the configuration", _CONFIG_LEN_MAX)
     try:
-        tables = msgspec.convert(tomllib.loads(data.decode()), _Tables).backend
-    except (ValueError, msgspec.ValidationError):
+        tables = value_of(tomllib.loads(data.decode()), _Tables).backend
+    except (ValueError, BadValue):
         raise CommandFailed(Exit.USAGE, "--config: no settings in TOML") from None
     found = next((one for one in tables if one.get("name") == name), None)
     if found is None:
@@ -132,6 +141,14 @@ def _table_of(name: str, config: str | None) -> dict[str, object]:
             Exit.NOT_FOUND, f"no [[backend]] table of that name: {inert(name)}", then=_HOW_TO_NAME
         )
     return found
+
+
+def shard_named(config: str) -> ShardTarget | None:
+    """The shard of a settings file; None if it has none, or if this user cannot read it."""
+    with suppress(CommandFailed, ValueError, BadValue):
+        data = read_file(Path(config), "the configuration", _CONFIG_LEN_MAX)
+        return value_of(tomllib.loads(data.decode()), _Tables).shard
+    return None
 
 
 def _request(request: HttpRequest) -> ProbeRequest:

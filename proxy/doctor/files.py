@@ -30,7 +30,7 @@ _PACKAGES: Final = ("proxy", "policy", "storage", "telemetry")
 
 def probe_files(aim: DoctorTarget) -> Iterator[Finding]:
     """Try to read, write or replace each file by which an agent could bypass the gate."""
-    yield _listed(aim.state)
+    yield _listing("state.list", aim.state)
     yield _created("state.create", aim.state)
     yield _replaceable("state.replace", "the state directory", aim.state)
     yield _opened("store.write", aim.state / "store" / "data.mdb", os.O_RDWR)
@@ -50,12 +50,20 @@ def probe_files(aim: DoctorTarget) -> Iterator[Finding]:
     if aim.config is not None:
         yield _opened("config.write", aim.config, os.O_WRONLY)
         yield _replaceable("config.replace", "the configuration", aim.config)
+    if aim.shard is not None:
+        yield _opened("shard.secrets", aim.shard.secrets / "journal.key", os.O_RDONLY)
+        yield _shard_keys(aim.shard.keys)
     yield _root_socket()
 
 
-def _listed(state: Path) -> Finding:
-    attempt = Attempt("state.list", f"list {state}", REFUSED)
-    return forbidden(attempt, lambda: f"listed {len(os.listdir(state))} names")  # noqa: PTH208
+def _shard_keys(directory: Path | None) -> Finding:
+    if directory is not None:
+        return _listing("shard.keys", directory)
+    attempt = Attempt("shard.keys", "find what was purged in a journal", "keys that are destroyed")
+    return attempt.warned(
+        "no `keys` in [shard]: the database, its log and its backups keep what purges and erasures "
+        "took, for whoever has journal.key"
+    )
 
 
 def _listing(probe_id: str, path: Path) -> Finding:

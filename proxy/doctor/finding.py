@@ -56,6 +56,13 @@ class BackendTarget(msgspec.Struct, frozen=True, kw_only=True):
     write: ProbeRequest
 
 
+class ShardTarget(msgspec.Struct, frozen=True, kw_only=True):
+    """The directories of a shard: its secrets, and the keys of its journal, if it has any."""
+
+    secrets: Path
+    keys: Path | None = None
+
+
 class DoctorTarget(msgspec.Struct, frozen=True, kw_only=True):
     """Where the sidecar's files, listeners and processes (`pids`) are, as an agent can find out."""
 
@@ -67,6 +74,7 @@ class DoctorTarget(msgspec.Struct, frozen=True, kw_only=True):
     agent_key: str | None
     pids: tuple[int, ...]
     backend: BackendTarget | None = None
+    shard: ShardTarget | None = None
     # The environment of the agent's hosts, as far as it has no secret of the sidecar.
     environment: dict[str, str] = {}
 

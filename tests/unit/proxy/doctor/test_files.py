@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from proxy.cli.doctor import shard_named
 from proxy.doctor.files import probe_files
 from proxy.doctor.finding import DoctorTarget, Finding, ProbeResult
 from tests.unit.proxy.doctor.as_user import AGENT_UID, SIDECAR_UID, as_user, needs_root
@@ -195,3 +196,46 @@ def test_what_authenticates_a_state_is_reported_if_it_shares_the_states_disk(sta
         shutil.rmtree(state / "secrets")
         (state / "secrets").symlink_to(elsewhere)
         assert _probe(state)["secrets.disk"].verdict is ProbeResult.OK
+
+
+def _shard_of(config: Path) -> dict[str, Finding]:
+    """The findings about the shard that a settings file names, as the agent's user."""
+
+    def probed() -> list[Finding]:
+        aim = DoctorTarget(
+            state=config.parent,
+            checkpoint=None,
+            config=None,
+            data_url="http://127.0.0.1:9",
+            admin_url="http://127.0.0.1:9",
+            agent_key=None,
+            pids=(),
+            shard=shard_named(str(config)),
+        )
+        return [one for one in probe_files(aim) if one.id.startswith("shard.")]
+
+    return {one.id: one for one in as_user(AGENT_UID, probed, list[Finding])}
+
+
+def test_a_shard_without_keys_is_warned_of_and_keys_that_the_agent_lists_are_red(
+    state: Path,
+) -> None:
+    root, config = state.parent, state.parent / "conf" / "mnemogate.toml"
+    for name in ("shared", "keys"):
+        (root / name).mkdir()
+        (root / name / "journal.key").write_bytes(b"x")
+        _give(root / name, SIDECAR_UID, 0o700)
+    table = f'[shard]\nname = "a"\nsecrets = "{root / "shared"}"\n'
+    config.write_text(table)
+    found = _shard_of(config)
+    assert found["shard.secrets"].verdict is ProbeResult.OK
+    assert found["shard.keys"].verdict is ProbeResult.WARNED
+    assert "keep what purges and erasures took" in found["shard.keys"].got
+    config.write_text(f'{table}keys = "{root / "keys"}"\n')
+    assert _shard_of(config)["shard.keys"].verdict is ProbeResult.OK
+    for name in ("shared", "keys"):
+        _give(root / name, AGENT_UID, 0o700)
+    assert {one.verdict for one in _shard_of(config).values()} == {ProbeResult.FAIL}
+    # Settings that the agent cannot read, as it should be, are no settings of a shard.
+    config.chmod(0o600)
+    assert _shard_of(config) == {}
