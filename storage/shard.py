@@ -36,8 +36,8 @@ class ShardMember:
         journal: Journal,
         name: str,
         secrets: Path,
-        keys: Path | None,
         remarks: tuple[str, ...],
+        keys: Path | None = None,
     ) -> None:
         self._journal = journal
         self._secrets = secrets
@@ -126,7 +126,7 @@ def join_shard(
     )
     journal = PostgresJournal(Database(url), member)
     try:
-        return ShardMember(journal, name, secrets, keys, journal.prepare())
+        return ShardMember(journal, name, secrets, journal.prepare(), keys)
     except BaseException:
         journal.close()
         raise

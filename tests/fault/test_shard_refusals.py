@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 from storage.ground.errors import StorageError, StoreCorrupt, StoreUnavailable, UnknownFormat
 from storage.journal import database
 from storage.journal.database import NO_STANDBY, UnfitDatabase
 from storage.journal.protocol import Stream
+from storage.shard import join_shard
 from tests.postgres_server import PostgresServer, member, row, serving
 
 pytestmark = pytest.mark.heavy
@@ -139,3 +142,28 @@ def test_rows_are_exchanged_all_or_none_and_dropped_below_a_new_base(
         journal.append(Stream.STORE, row(133, b"next"))
     finally:
         journal.close()
+
+
+def test_keys_that_others_can_read_or_that_are_missing_refuse_the_start(
+    server: PostgresServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    secrets, keys = tmp_path / "secrets", tmp_path / "keys"
+    secrets.mkdir(mode=0o700)
+    (secrets / "journal.key").write_bytes(b"j" * 32)
+    (secrets / "journal.key").chmod(0o600)
+
+    def join(keys: Path | None) -> tuple[str, ...]:
+        joined = join_shard("keys", server.url(), secrets, address="127.0.0.1:1", keys=keys)
+        joined.close()
+        return joined.remarks
+
+    with pytest.raises(StoreUnavailable, match=r"the shard's keys: .*keys: No such file"):
+        join(keys)
+    keys.mkdir(mode=0o755)
+    monkeypatch.setattr("storage.ground.trusted_files._nobody_else_in", lambda _group: False)
+    with pytest.raises(StoreUnavailable, match="must be a directory that others cannot read"):
+        join(keys)
+    keys.chmod(0o700)
+    assert join(keys) == (NO_STANDBY,)
+    # Control: without keys a start is told what that means.
+    assert "do not reach the journal" in join(None)[-1]
