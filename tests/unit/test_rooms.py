@@ -52,7 +52,7 @@ ROOM_STATEMENTS_MAX = {
     "proxy/admin": 2_600,
     "proxy/aftermath": 1_400,
     "proxy/backends": 2_150,
-    "proxy/cli": 4_350,
+    "proxy/cli": 4_400,
     "proxy/compose": 1_050,
     "proxy/console": 800,
     "proxy/dialects": 8_400,
@@ -73,12 +73,12 @@ ROOM_STATEMENTS_MAX = {
     "proxy/standby": 300,
     "proxy/transport": 1_700,
     "proxy/withhold": 1_500,
-    "storage": 950,
+    "storage": 1_000,
     "storage/audit": 850,
     "storage/derived": 1_500,
     "storage/features": 3_500,
     "storage/ground": 350,
-    "storage/journal": 600,
+    "storage/journal": 700,
     "storage/read": 850,
     "storage/sealed_log": 650,
     "storage/staging": 400,
@@ -87,7 +87,7 @@ ROOM_STATEMENTS_MAX = {
     "storage/write": 2_100,
     "telemetry": 1_200,
 }
-STATEMENTS_MAX = 55_900
+STATEMENTS_MAX = 56_100
 
 
 def _module(path: Path) -> str:
