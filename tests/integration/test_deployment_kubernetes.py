@@ -12,6 +12,7 @@ from typing import Any, cast
 
 import pytest
 
+from proxy.settings.load import load_settings
 from tests.integration.manifests import (
     KUBERNETES,
     Json,
@@ -28,7 +29,9 @@ from tests.integration.manifests import (
 
 pytestmark = [pytest.mark.heavy, pytest.mark.timeout(600)]
 
-OVERLAYS = ("agent", "sidecar", "sidecar-socket", "gateway", "gateway-model", "injection")
+OVERLAYS = (
+    *("agent", "sidecar", "sidecar-socket", "gateway", "gateway-model", "shard", "injection"),
+)
 OLDEST, NEWEST = "1.29.0", "1.37.0"
 VALID = [(name, NEWEST) for name in OVERLAYS] + [
     (name, OLDEST) for name in OVERLAYS if name != "injection"
@@ -40,6 +43,8 @@ PODS = (
     ("gateway", "StatefulSet", "mnemogate"),
     ("gateway-model", "Deployment", "agent"),
     ("gateway-model", "StatefulSet", "mnemogate"),
+    ("shard", "Deployment", "agent"),
+    ("shard", "Deployment", "mnemogate"),
 )
 AGENTS_VOLUMES = {"scratch", "mnemogate-socket"}
 
@@ -127,7 +132,7 @@ def test_sidecar_starts_first_and_alone_holds_keys_and_state(overlay: str) -> No
     assert "OPERATOR" not in named
 
 
-@pytest.mark.parametrize(("overlay", "kind", "name"), [PODS[0], PODS[1], PODS[3], PODS[5]])
+@pytest.mark.parametrize(("overlay", "kind", "name"), [*PODS[:2], *PODS[3::2]])
 def test_gate_is_configured_by_settings_that_exist(overlay: str, kind: str, name: str) -> None:
     gate = containers_of(pod_of(render(KUBERNETES / overlay), kind, name))["mnemogate"]
     given = {one["name"]: one["value"] for one in gate["env"]}
@@ -141,12 +146,9 @@ def test_gate_is_configured_by_settings_that_exist(overlay: str, kind: str, name
     assert gate["readinessProbe"]["httpGet"]["path"] == "/readyz"
 
 
-def test_policies_let_agents_reach_the_gate_and_only_the_gate_what_is_behind() -> None:
-    policies = {
-        document["metadata"]["name"]: document["spec"]
-        for document in render(KUBERNETES / "gateway")
-        if document["kind"] == "NetworkPolicy"
-    }
+@pytest.mark.parametrize("overlay", ["gateway", "shard"])
+def test_policies_let_agents_reach_the_gate_and_only_the_gate_what_is_behind(overlay: str) -> None:
+    policies = _policies(overlay)
     everybody = policies["nobody-unless-named"]
     assert everybody == {"podSelector": {}, "policyTypes": ["Ingress", "Egress"]}
     reached = [peer for rule in policies["agents-to-the-gate"]["egress"] for peer in rule["to"]]
@@ -155,6 +157,66 @@ def test_policies_let_agents_reach_the_gate_and_only_the_gate_what_is_behind() -
     [behind] = policies["behind-the-gate"]["ingress"]
     assert [_role(peer) for peer in behind["from"]] == ["gate"]
     assert all("7078" not in json.dumps(policy) for policy in policies.values())
+
+
+def test_gates_of_a_shard_keep_nothing_and_may_do_nothing_in_the_cluster() -> None:
+    documents = render(KUBERNETES / "shard")
+    kinds = {document["kind"] for document in documents}
+    assert not kinds & {"StatefulSet", "PersistentVolumeClaim"}
+    assert not any("Role" in kind for kind in kinds)
+    pod = pod_of(documents, "Deployment", "mnemogate")
+    volumes = {one["name"]: one for one in pod["volumes"]}
+    assert volumes.keys() == {"state", "checkpoint", "settings", "keys", "shard", "database"}
+    assert all("emptyDir" in volumes[name] for name in ("state", "checkpoint"))
+    named = {item["path"] for item in volumes["shard"]["secret"]["items"]}
+    assert named == {"store.key", "log.key", "token.key", "journal.key"}
+    [spread] = pod["topologySpreadConstraints"]
+    assert spread["whenUnsatisfiable"] == "DoNotSchedule"
+    [budget] = [one for one in documents if one["kind"] == "PodDisruptionBudget"]
+    assert budget["spec"]["minAvailable"] == 1
+
+
+def test_gates_of_a_shard_alone_reach_each_other_and_the_database() -> None:
+    gate = _policies("shard")["gate"]
+    reached = {
+        port["port"]: _role(peer)
+        for rule in gate["egress"]
+        for peer in rule["to"]
+        for port in rule.get("ports", [])
+        if "namespaceSelector" not in peer
+    }
+    assert reached == {7076: "gate", 5432: "database"}
+    [peers] = [rule for rule in gate["ingress"] if rule["ports"] == [{"port": 7076}]]
+    assert [_role(peer) for peer in peers["from"]] == ["gate"]
+
+
+def test_settings_of_a_shard_are_ones_that_the_sidecar_takes(tmp_path: Path) -> None:
+    documents = render(KUBERNETES / "shard")
+    [found] = [one for one in documents if one["metadata"]["name"] == "mnemogate-settings"]
+    dsn = tmp_path / "dsn"
+    dsn.write_text("postgresql://gate:secret@database/memory?sslmode=verify-full")
+    dsn.chmod(0o440)
+    tmp_path.chmod(0o700)
+    config = tmp_path / "mnemogate.toml"
+    config.write_text(
+        found["data"]["mnemogate.toml"].replace("/etc/mnemogate/database", str(tmp_path))
+    )
+    settings = load_settings(
+        environment={"HOME": "/nonexistent"}, config=config, check_places=False
+    )
+    assert settings.shard is not None
+    gate = containers_of(pod_of(documents, "Deployment", "mnemogate"))["mnemogate"]
+    mounts = {mount["mountPath"] for mount in gate["volumeMounts"]}
+    assert str(settings.shard.secrets) in mounts
+    assert settings.shard.address.port in {port["containerPort"] for port in gate["ports"]}
+
+
+def _policies(overlay: str) -> dict[str, Json]:
+    return {
+        document["metadata"]["name"]: document["spec"]
+        for document in render(KUBERNETES / overlay)
+        if document["kind"] == "NetworkPolicy"
+    }
 
 
 def _role(peer: Json) -> str:
