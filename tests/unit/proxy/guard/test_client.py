@@ -50,7 +50,7 @@ class Slow:
         if name == "presence":
             return AnsweredReply(reply=HttpReply(status=404), route="guard.any")
         self.named.append(name)
-        incoming.gone.tell(self._left)
+        incoming.welcome.gone.tell(self._left)
         done = await attempt(incoming.complete(), lambda: None)
         self.asked.set()
         await self.go.wait()
