@@ -32,6 +32,7 @@ from storage.features.together import Features
 from storage.features.trust import OriginTrust
 from storage.questions import AnsweredQuestion, Question, WeighedText
 from storage.values import (
+    THE_STORE,
     Anchor,
     AuditHead,
     AuditProof,
@@ -108,7 +109,7 @@ class MemoryWriter(TakesOrders, Protocol):
         """
         ...
 
-    async def compact(self) -> int:
+    async def compact(self, by: PrincipalId = THE_STORE) -> int:
         """Rewrite the store's file without free pages, to erase purged bytes; return the saving."""
         ...
 

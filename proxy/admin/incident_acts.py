@@ -182,7 +182,8 @@ class WrongAnswers(msgspec.Struct, frozen=True, kw_only=True):
             expect=asked.expect,
             forbid=asked.forbid,
         )
-        of_tenant = msgspec.structs.replace(call.by, tenant=Tenant(asked.tenant))
+        tenant, by = Tenant(asked.tenant), call.operator
+        of_tenant = msgspec.structs.replace(call.by, tenant=tenant, principal_id=by)
         noted = await self.feedback.take(of_tenant, said)
         return await self._failure(noted.failure_id)
 

@@ -203,7 +203,7 @@ class Memories(msgspec.Struct, frozen=True, kw_only=True):
         done = await self._removed(call, ChangeKind.PURGE)
         if not call.asked.compact or done.decision != "admit":
             return done
-        return msgspec.structs.replace(done, bytes_saved=await self.writer.compact())
+        return msgspec.structs.replace(done, bytes_saved=await self.writer.compact(call.operator))
 
     @route(DELETE)
     async def delete(self, call: OperatorCall[TenantQuery]) -> PurgeView:

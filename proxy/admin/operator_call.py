@@ -12,6 +12,7 @@ from policy.model import CandidateId, MemoryId, Principal, PrincipalId
 from policy.verdict import InvariantBroken
 from proxy.admin.wire.route import AnyRoute, Route
 from proxy.dialects.native.wire import UUID_PATTERN
+from proxy.seams.access import access_of
 from proxy.seams.faults import NotFound
 from telemetry.events import TraceContext
 
@@ -31,8 +32,12 @@ class OperatorCall(msgspec.Struct, Generic[_Asked], frozen=True, kw_only=True):
 
     @property
     def operator(self) -> PrincipalId:
-        """The operator's principal id, which audit leaves contain as the actor."""
-        return self.by.principal_id
+        """The actor in audit leaves: the operator's name, a colon and the key's id.
+
+        Without a key it is the name alone. No name of a key's principal has a colon.
+        """
+        name, key_id = self.by.principal_id, access_of(self.by).key_id
+        return PrincipalId(f"{name}:{key_id}") if key_id else name
 
     @property
     def memory_id(self) -> MemoryId:

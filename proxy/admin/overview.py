@@ -218,9 +218,9 @@ class Overview(msgspec.Struct, frozen=True, kw_only=True):
         return tuple(found), tuple(unread)
 
     @route(COMPACT)
-    async def compact(self, _call: OperatorCall[Empty]) -> CompactView:
+    async def compact(self, call: OperatorCall[Empty]) -> CompactView:
         """Rewrite the store's files without their free pages; return how many bytes that saved."""
-        return CompactView(bytes_saved=await self.writer.compact())
+        return CompactView(bytes_saved=await self.writer.compact(call.operator))
 
 
 RECALLS_MAX: Final = 10_000

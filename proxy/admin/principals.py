@@ -102,7 +102,7 @@ class Credentials:
             raise MalformedRequest(
                 "name: taken by a principal with another tenant, channel or claims", status=409
             )
-        return await self._put_new_key(call.by, principal)
+        return await self._put_new_key(call.operator, principal)
 
     @route(KEY_ROTATE)
     async def rotate(self, call: OperatorCall[RotateRequest]) -> NewKeyView:
@@ -115,8 +115,8 @@ class Credentials:
         old = self._key(call.argument)
         if old.revoked_at_ms is not None and old.revoked_at_ms <= self._surroundings.now_ms():
             raise MalformedRequest("key: it has ended; add another one", status=409)
-        made = await self._put_new_key(call.by, old.principal)
-        await self._end_key(call.by, old, call.asked.grace_seconds * 1_000)
+        made = await self._put_new_key(call.operator, old.principal)
+        await self._end_key(call.operator, old, call.asked.grace_seconds * 1_000)
         return made
 
     @route(KEY_REVOKE)
@@ -126,15 +126,15 @@ class Credentials:
         Raises:
             NotFound: No key has this id.
         """
-        return key_view(await self._end_key(call.by, self._key(call.argument), 0))
+        return key_view(await self._end_key(call.operator, self._key(call.argument), 0))
 
-    async def _put_new_key(self, by: Principal, principal: Principal) -> NewKeyView:
+    async def _put_new_key(self, by: PrincipalId, principal: Principal) -> NewKeyView:
         made = mint_key(principal, self._surroundings.now_ms())
         with self._authenticator.storing(made.record):
-            await self._writer.order(PutKey(made.record, by.principal_id))
+            await self._writer.order(PutKey(made.record, by))
         return NewKeyView(key=key_view(made.record), plain=made.plain)
 
-    async def _end_key(self, by: Principal, record: KeyRecord, grace_ms: int) -> KeyRecord:
+    async def _end_key(self, by: PrincipalId, record: KeyRecord, grace_ms: int) -> KeyRecord:
         at_ms = self._surroundings.now_ms() + grace_ms
         if record.revoked_at_ms is not None and record.revoked_at_ms <= at_ms:
             return record
@@ -144,7 +144,7 @@ class Credentials:
         else:
             around = self._authenticator.ending(ended)
         with around:
-            await self._writer.order(PutKey(ended, by.principal_id))
+            await self._writer.order(PutKey(ended, by))
         return ended
 
     def _key(self, key_id: str) -> KeyRecord:

@@ -189,6 +189,7 @@ class Queue:
         return GroupRow(
             cursor=cursor,
             group=first.group,
+            first=first.candidate_id,
             tenant=first.tenant,
             principal=first.principal_id,
             place=place_of(some[0]) if some else "",

@@ -52,7 +52,7 @@ class RetentionSweeps:
         self._out = surroundings
         self._one_at_a_time = asyncio.Lock()
 
-    async def sweep(self, *, dry_run: bool = False) -> RetentionView:
+    async def sweep(self, *, dry_run: bool = False, by: PrincipalId = BY) -> RetentionView:
         """Find all memories that are due for erasure, and purge the oldest batch unless `dry_run`.
 
         Raises:
@@ -62,14 +62,14 @@ class RetentionSweeps:
             due = await self._find()
             if dry_run or not due:
                 return _view(due, 0)
-            purged = await self._purge(due[:BATCH_LEN_MAX])
+            purged = await self._purge(due[:BATCH_LEN_MAX], by)
         _LOG.info("retention sweep", extra={"fields": {"due": len(due), "purged": purged}})
         return _view(due, purged)
 
     @route(RETENTION)
     async def sweep_asked(self, call: OperatorCall[RetentionRequest]) -> RetentionView:
         """Erase a batch of memories beyond the ruleset's limits; with `dry_run` only list them."""
-        return await self.sweep(dry_run=call.asked.dry_run)
+        return await self.sweep(dry_run=call.asked.dry_run, by=call.operator)
 
     async def _find(self) -> tuple[DueMemory, ...]:
         found = Pass(self._ruleset().retention, self._out.now_ms())
@@ -83,7 +83,7 @@ class RetentionSweeps:
             await asyncio.sleep(_PAUSE_S)
         return found.due()
 
-    async def _purge(self, due: tuple[DueMemory, ...]) -> int:
+    async def _purge(self, due: tuple[DueMemory, ...], by: PrincipalId) -> int:
         by_tenant: dict[Tenant, list[Proposal]] = {}
         for one in due:
             if self._retained.stands(one.item):
@@ -91,7 +91,7 @@ class RetentionSweeps:
                 by_tenant.setdefault(one.item.tenant, []).append(proposal)
         purged = 0
         for tenant, proposals in by_tenant.items():
-            principal = Principal(principal_id=BY, tenant=tenant, channel=Channel.OPERATOR)
+            principal = Principal(principal_id=by, tenant=tenant, channel=Channel.OPERATOR)
             trace = TraceContext(trace_id=self._out.random_hex(16), span_id=self._out.random_hex(8))
             result = await self._operations.perform(
                 principal, Write(proposals=tuple(proposals)), dialect=DIALECT, trace=trace

@@ -23,6 +23,7 @@ from proxy.console.page import Page, PageCall, Shown
 from proxy.console.registry import PAGES
 from proxy.console.visitors import Refused, Visitor, Visitors
 from proxy.dialects.described import query_as
+from proxy.seams.access import access_of
 from proxy.seams.environment import Environment
 from proxy.seams.faults import MalformedRequest, MethodNotAllowed
 from proxy.seams.operation import HttpReply, HttpRequest, segment_of
@@ -157,7 +158,7 @@ class Console:
             self._visitors.check_code(form.pop("code", [""])[0], head.path, visitor)
         if page.destroys:
             key = form.pop("key", [""])[0]
-            if self._visitors.holder(key, incoming) != visitor.by:
+            if access_of(self._visitors.holder(key, incoming)) is not access_of(visitor.by):
                 raise Refused(403, "That is not the key that opened this console.")
         shown = await page.handler(self._call(incoming, visitor, argument, form))
         if head.method == "POST" and not visitor.code:

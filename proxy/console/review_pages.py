@@ -51,6 +51,7 @@ class _Decision(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
     decision: Literal["approve", "deny"]
     shown: Annotated[str, Meta(pattern="^[0-9a-f]{32}$")]
     strike: tuple[str, ...] = ()
+    alone: str = ""  # given where the page was about one candidate, and not about its group
 
 
 class ShownLine(msgspec.Struct, frozen=True, kw_only=True):
@@ -76,24 +77,33 @@ async def group(call: PageCall) -> Shown:
 
     A held candidate's id leads to its group; a link's holder sees the one candidate.
     """
-    subject, alone = call.argument, call.linked or "alone" in call.query
-    if not subject.startswith("g") and not alone:
-        listed = await call.ask(WAITING, id=subject, limit=2)
-        groups = {one.group for one in listed.held}
-        subject = groups.pop() if len(groups) == 1 else subject
-    view = await call.ask(GROUP, subject)
+    alone = call.linked or "alone" in call.query
+    view = await call.ask(GROUP, await _subject(call, alone=alone))
     held = await asyncio.gather(*(call.ask(HELD, one.candidates[0]) for one in view.lines))
     lines = [ShownLine(line=line, held=one) for line, one in zip(view.lines, held, strict=True)]
     values = {
         "alone": alone,
         "group": view,
         "linked": call.linked,
-        "path": f"/review/{subject}",
+        "path": f"/review/{call.argument}",
         "removes": not any(one.comes for one in view.lines),
         "sections": _sections(lines),
         "change_words": {ChangeKind.DELETE: "removal", ChangeKind.UPDATE: "change"},
     }
     return Shown("group.html", values)
+
+
+async def _subject(call: PageCall, *, alone: bool) -> str:
+    """The group, or the one candidate, that an address of Review is about.
+
+    The address has the id of a candidate, so that it is told who decided even after a restart.
+    """
+    subject = call.argument
+    if alone or subject.startswith("g"):
+        return subject
+    listed = await call.ask(WAITING, id=subject, limit=2)
+    groups = {one.group for one in listed.held}
+    return groups.pop() if len(groups) == 1 else subject
 
 
 def _sections(lines: Iterable[ShownLine]) -> list[tuple[bool, str, list[ShownLine]]]:
@@ -108,7 +118,7 @@ def _sections(lines: Iterable[ShownLine]) -> list[tuple[bool, str, list[ShownLin
 async def decide(call: PageCall) -> Shown:
     """Let in, or deny, exactly the lines that were shown, without those that are struck out."""
     form = call.filled(_Decision, lists=("strike",))
-    subject = call.argument
+    subject = await _subject(call, alone=call.linked or bool(form.alone))
     if form.decision == "approve":
         done = await call.ask(RELEASE_LINES, subject, shown=form.shown, strike=form.strike)
     else:

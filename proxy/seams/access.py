@@ -19,13 +19,16 @@ NO_FLOOR: Final = (
 class Access:
     """One credential while it is valid: a key, a bound user id, a bound certificate.
 
+    `key_id` is the id of a key; "" for another credential.
+
     Event loop only, except `stands`, which the writer thread calls inside the transaction that
     would commit.
     """
 
-    __slots__ = ("_ended", "_told")
+    __slots__ = ("_ended", "_told", "key_id")
 
-    def __init__(self) -> None:
+    def __init__(self, key_id: str = "") -> None:
+        self.key_id = key_id
         self._ended = False
         # Callbacks of open requests, in a dict, which keeps their order and removes without
         # searching.

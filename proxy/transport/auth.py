@@ -238,7 +238,7 @@ class Authenticator:
         """
         digest = record.key_sha256
         self._ended.add(digest)
-        self._access_to(digest).end()
+        self._access_to(record).end()
         try:
             with self.storing(record):
                 yield
@@ -258,7 +258,7 @@ class Authenticator:
         if credential is not None:
             if record is None:
                 return None
-            return _let_in(record.principal, self._access_to(record.key_sha256))
+            return _let_in(record.principal, self._access_to(record))
         if peer.uid is not None and peer.uid in self._by_uid:
             return self._by_uid[peer.uid]
         named = [self._by_subject[one] for one in peer.subjects if one in self._by_subject]
@@ -326,8 +326,9 @@ class Authenticator:
                 status=400,
             )
 
-    def _access_to(self, digest: bytes) -> Access:
-        return self._accesses.get(digest) or self._accesses.setdefault(digest, Access())
+    def _access_to(self, record: KeyRecord) -> Access:
+        known = self._accesses.get(record.key_sha256)
+        return known or self._accesses.setdefault(record.key_sha256, Access(record.key_id))
 
     def _end_in_time(self, record: KeyRecord) -> None:
         """End a key's open requests at its end time, by the clock that authentication uses too."""

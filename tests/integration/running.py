@@ -20,8 +20,15 @@ from tests.bound import bound
 
 AGENT_KEY = "agent-key-for-tests-0123456789"
 OPERATOR_KEY = "operator-key-for-tests-0123456789"
+BY = "operator:operator"
+"""Who acts with that key, as leaves name it: the principal, and the key's id."""
 
 Json = dict[str, Any]
+
+
+def acting(principal: str, key: str) -> str:
+    """Who acts with a key of ours, as leaves name it."""
+    return f"{principal}:{key.split('_')[1]}"
 
 
 class Running:

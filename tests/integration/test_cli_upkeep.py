@@ -140,7 +140,7 @@ def test_retention_run_lists_first_and_then_erases_with_a_leaf_each(tmp_path: Pa
         for one in map(json.loads, place.command("audit", "export").out.splitlines())
         if one.get("event.action") == "memory-purge"
     ]
-    assert [one["user.id"] for one in purges] == ["mnemogate:retention"] * 3
+    assert [one["user.id"] for one in purges] == [f"uid:{os.getuid()}"] * 3
     data = (place.state / "store" / "data.mdb").read_bytes()
     assert b"Episode number 4" in data, "control: the search finds what is there"
     assert b"Episode number 0" not in data

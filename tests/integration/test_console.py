@@ -19,7 +19,7 @@ from proxy.console.now import troubles
 from proxy.console.registry import PAGES
 from storage.audit import LastVerdict, VerdictLeaf, decode_leaf
 from storage.features.upstream.upstream_state import UpstreamState
-from tests.integration.running import AGENT_KEY, OPERATOR_KEY, Running, running
+from tests.integration.running import AGENT_KEY, OPERATOR_KEY, Running, acting, running
 from tests.integration.test_console_review import unmarked, with_key
 from tests.integration.turns import Clock
 from tests.unit.proxy.console.hostile import HOSTILE
@@ -279,7 +279,8 @@ async def test_a_session_ends_with_its_key_and_signs_its_own_forms(hosted: Hoste
 
 async def test_the_second_of_two_reviewers_is_shown_who_decided_and_when(live: Running) -> None:
     await hold(live, "Harbour")
-    other = Browser(live, await operator_key(live, "ben", OperatorScope.REVIEW))
+    key = await operator_key(live, "ben", OperatorScope.REVIEW)
+    other, ben = Browser(live, key), acting("ben", key)
     mine = Browser(live)
     (held,) = live.sidecar.store.reader.held()
     action, form = await mine.form_of(f"/review/{held.candidate_id}")
@@ -287,13 +288,13 @@ async def test_the_second_of_two_reviewers_is_shown_who_decided_and_when(live: R
     assert (await other.ask(his_action, {**his_form, "decision": "approve"})).status == 303
     late = await mine.ask(action, {**form, "decision": "deny"})
     assert late.status == 404
-    assert re.search(r"let in by ben at [-0-9]{10} [:0-9]{8} UTC", late.text)
+    assert re.search(rf"let in by {ben} at [-0-9]{{10}} [:0-9]{{8}} UTC", late.text)
     (leaf,) = [
         one
         for one in map(decode_leaf, live.sidecar.store.audit.leaves(0, 1_000))
         if isinstance(one, VerdictLeaf) and one.approved_by is not None
     ]
-    assert leaf.approved_by == "ben", "the leaf names whose key it was"
+    assert leaf.approved_by == ben, "the leaf names whose key it was, and which"
 
 
 async def test_who_decided_is_known_after_a_restart(tmp_path: Path) -> None:
@@ -301,14 +302,18 @@ async def test_who_decided_is_known_after_a_restart(tmp_path: Path) -> None:
         await hold(live, "Harbour", "Quay")
         let_in, denied = (one.candidate_id for one in live.sidecar.store.reader.held())
         key = await operator_key(live, "ben", OperatorScope.REVIEW)
+        (at,) = re.findall(r'href="(/review/[^"]+)"', (await Browser(live).ask("/review")).text)
+        assert "Let it in" in (await Browser(live).ask(at)).text, "control: it waited there"
         await live.operate("POST", f"/review/{let_in}/release", {}, key=key)
         await live.operate("POST", f"/review/{denied}/deny", {}, key=key)
     async with running(tmp_path) as live:
         browser = Browser(live)
-        for candidate_id, word in ((let_in, "let in"), (denied, "denied or refused")):
-            page = await browser.ask(f"/review/{candidate_id}?alone=1")
+        ben, of_one = acting("ben", key), "/review/{}?alone=1".format
+        words = {of_one(let_in): "let in", of_one(denied): "denied or refused", at: "let in"}
+        for path, word in words.items():
+            page = await browser.ask(path)
             assert page.status == 404
-            assert f"nothing waits here any more: {word} by ben at " in page.text.lower()
+            assert f"nothing waits here any more: {word} by {ben} at " in page.text.lower(), path
         unknown = await browser.ask(f"/review/{'0' * 32}?alone=1")
         assert "any more." in unknown.text, "control: of no such candidate nothing is known"
 

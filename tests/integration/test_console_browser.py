@@ -26,7 +26,7 @@ from storage.values import Decision
 from tests.integration.browser import why_no_browser
 from tests.integration.clients.environments import node_environment, python_environment
 from tests.integration.models.server import scripted_model
-from tests.integration.running import AGENT_KEY, OPERATOR_KEY, Running, running
+from tests.integration.running import AGENT_KEY, BY, OPERATOR_KEY, Running, running
 from tests.integration.test_console_pages import TurnedOutBadly, a_session
 from tests.integration.test_phoenix import free_port
 from tests.unit.proxy.console.hostile import HOSTILE
@@ -177,7 +177,9 @@ async def test_a_person_looks_decides_and_is_not_deceived(
             "out": str(artefacts()),
             "foreign": foreign,
             "foreign_group": groups[2],
-            "by_keyboard": groups[0],
+            "by_keyboard": next(
+                one.candidate_id for one in reader.held() if one.group == groups[0]
+            ),
             "without_script": groups[1],
             "paths": [
                 *("/now", "/review", f"/review/{hostile}", f"/review/{groups[0]}"),
@@ -191,7 +193,7 @@ async def test_a_person_looks_decides_and_is_not_deceived(
         held = {one.group for one in reader.held()}
         leaves = [*map(decode_leaf, live.sidecar.store.audit.leaves(0, 10_000))]
     by_person = [one for one in leaves if isinstance(one, VerdictLeaf) and one.approved_by]
-    assert [one.decision for one in by_person if one.approved_by == "operator"]
+    assert [one.decision for one in by_person if one.approved_by == BY]
     assert Decision.ADMIT in {one.decision for one in by_person}
     # Hostile texts, and pages elsewhere.
     assert seen["ran"] == []
@@ -214,8 +216,8 @@ async def test_a_person_looks_decides_and_is_not_deceived(
     for act, left in zip(acts, seen["acts"], strict=True):
         assert act.leaves in left, (act.path, left)
     did = [(one.action, str(one.by)) for one in leaves if isinstance(one, OperatorLeaf)]
-    assert did.count(("memory.quarantine", "operator")) == 2
-    assert {("memory.unhide", "operator"), ("trust.restore", "operator")} <= {*did}
+    assert did.count(("memory.quarantine", BY)) == 2
+    assert {("memory.unhide", BY), ("trust.restore", BY)} <= {*did}
     assert seen["live"].startswith("Live.")
     # What a person sees.
     assert {where: found for where, found in seen["axe"].items() if found} == {}

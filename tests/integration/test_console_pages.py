@@ -26,7 +26,7 @@ from storage.tables.change import Change
 from storage.write.trust_intake import OutcomeEvent, TrustIntake
 from tests.integration.model_bench import asking, call
 from tests.integration.models.server import scripted_model
-from tests.integration.running import AGENT_KEY, OPERATOR_KEY, Running, running
+from tests.integration.running import AGENT_KEY, BY, OPERATOR_KEY, Running, running
 from tests.integration.test_cli_sessions import SAID, answered
 from tests.unit.proxy.console.hostile import HOSTILE as HOSTILES
 
@@ -342,12 +342,12 @@ async def test_a_memory_is_hidden_shown_again_and_erased_with_a_leaf_each(tmp_pa
         assert "hidden with it: 1" in left
         assert f'href="/audit/{since}"' in left
         hidden = [one for one in desk.acts(since) if one[0] == "memory.quarantine"]
-        assert hidden == [("memory.quarantine", "operator")] * 2
+        assert hidden == [("memory.quarantine", BY)] * 2
         assert (await live.texts(AGENT_KEY)) == []
 
         since = desk.size
         assert "Shown again" in await desk.does(f"{at}/unhide", at)
-        assert ("memory.unhide", "operator") in desk.acts(since)
+        assert ("memory.unhide", BY) in desk.acts(since)
         assert (await live.texts(AGENT_KEY)) == ["Ada moved to Lisbon in March."]
 
         since, erase = desk.size, await desk.form(f"{at}/purge", at)
@@ -376,13 +376,13 @@ async def test_trust_is_restored_from_its_page_with_a_leaf(tmp_path: Path) -> No
         since = desk.size
         left = await desk.does("/trust/agent/restore", "/trust/agent")
         assert "newcomer" in left
-        assert desk.acts(since) == [("trust.restore", "operator")]
+        assert desk.acts(since) == [("trust.restore", BY)]
         assert "an operator restored it" in await desk.page("/trust/agent")
         found = re.search(r'href="(/origin-trust[^"]+)"', await desk.page("/trust"))
         assert found is not None
         since = desk.size
         await desk.does("/origin-trust/restore", unescape(found[1]))
-        assert desk.acts(since) == [("trust.restore", "operator")]
+        assert desk.acts(since) == [("trust.restore", BY)]
 
 
 async def test_a_wrong_answer_is_searched_and_its_proposal_accepted_or_refused(
@@ -409,13 +409,11 @@ async def test_a_wrong_answer_is_searched_and_its_proposal_accepted_or_refused(
 
         since = desk.size
         await desk.does(f"{incidents[0]}/accept", incidents[0])
-        assert ("memory.quarantine", "operator") in desk.acts(since)
+        assert ("memory.quarantine", BY) in desk.acts(since)
         assert await live.texts(AGENT_KEY) == ["The depot of Bonn is shut."]
         since = desk.size
         await desk.does(f"{incidents[1]}/close", incidents[1])
-        assert [one.by for one in desk.leaves(since) if isinstance(one, IncidentLeaf)] == [
-            "operator"
-        ]
+        assert [one.by for one in desk.leaves(since) if isinstance(one, IncidentLeaf)] == [BY]
         assert await live.texts(AGENT_KEY) == ["The depot of Bonn is shut."]
         for incident in incidents:
             assert "<form" not in await desk.page(incident)

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from policy.model import Channel, PrincipalId, Tenant
 from policy.trust.score import TrustLevel
-from tests.integration.running import AGENT_KEY, running
+from tests.integration.running import AGENT_KEY, BY, running
 
 FACTS = ("Ada moved to Lisbon.", "The office opens at nine.", "Refunds take 30 days.")
 
@@ -53,7 +53,7 @@ async def test_an_operator_files_a_failure_and_bad_input_says_why(tmp_path: Path
         _, stored = await sidecar.write(AGENT_KEY, {"text": FACTS[0]})
         asked = {"memory_id": stored["id"], "expect": ["Porto"]}
         filed = await sidecar.operate("POST", "/failures", asked)
-        assert (filed["kind"], filed["verdict"], filed["by"]) == ("operator", "wrong", "operator")
+        assert (filed["kind"], filed["verdict"], filed["by"]) == ("operator", "wrong", BY)
         assert await sidecar.operate("GET", f"/failures/{filed['failure_id']}") == filed
         failures = sidecar.sidecar.store.failures
         kept = failures.newest(Tenant("default"), 1)[0]

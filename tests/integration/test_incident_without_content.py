@@ -23,7 +23,7 @@ from telemetry.logs import configure
 from tests.conformance.canary import new_canary
 from tests.integration.model_bench import Bench, asking, call, fronted
 from tests.integration.otlp_receiver import attributes, otlp_receiver
-from tests.integration.running import AGENT_KEY, Running, running
+from tests.integration.running import AGENT_KEY, BY, Running, running
 from tests.integration.test_model_coupling import answered
 from tests.integration.test_review_webhook import Receiver, receiving, soon
 
@@ -133,7 +133,7 @@ async def test_no_word_of_an_incident_leaves_by_log_leaf_span_or_receiver(
         (one.case_id, one.step.value) for one in steps
     ]
     assert {one["state"] for one in told} >= {"opened", "convicted", "healed", "not_memory_caused"}
-    assert {one["by"] for one in told} >= {"ada", "operator", "mnemogate:blame"}
+    assert {one["by"] for one in told} >= {"ada", BY, "mnemogate:blame"}
     spans = [one.name for one in received.spans]
     assert spans.count("mnemogate.incident") == 3
     assert "mnemogate.ask" in spans

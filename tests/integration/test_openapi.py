@@ -57,7 +57,7 @@ class Conversation:
         return said
 
 
-async def _document(live: Running, url: str, key: str) -> Json:
+async def document_of(live: Running, url: str, key: str) -> Json:
     headers = {"Authorization": f"Bearer {key}"}
     async with live.client.get(url, headers=headers) as answer:
         assert answer.status == 200
@@ -68,7 +68,7 @@ async def test_the_native_api_is_what_its_document_says(tmp_path: Path) -> None:
     async with running(tmp_path) as live:
         status, _ = await live.call("GET", "/v1/openapi.json", "nobody's key")
         assert status == 401
-        document = await _document(live, f"{live.url}/v1/openapi.json", AGENT_KEY)
+        document = await document_of(live, f"{live.url}/v1/openapi.json", AGENT_KEY)
         native = Conversation(live, live.url, AGENT_KEY, document)
         one, many = "/v1/memories/{id}", "/v1/memories"
         made = await native.ask("POST", many, {"text": "Ada moved to Lisbon.", "user_id": "ada"})
@@ -104,7 +104,7 @@ async def test_the_native_api_is_what_its_document_says(tmp_path: Path) -> None:
 async def test_the_operator_api_is_what_its_document_says(tmp_path: Path) -> None:
     async with running(tmp_path) as live:
         root = live.admin_url
-        document = await _document(live, f"{root}{API}/openapi.json", OPERATOR_KEY)
+        document = await document_of(live, f"{root}{API}/openapi.json", OPERATOR_KEY)
         operator = Conversation(live, root, OPERATOR_KEY, document)
         assert {
             (method.upper(), path)
@@ -116,8 +116,8 @@ async def test_the_operator_api_is_what_its_document_says(tmp_path: Path) -> Non
             await live.write(AGENT_KEY, {"text": f"{ORDER} {number}"})
         await live.call("POST", "/v1/search", AGENT_KEY, {"query": "Where is Ada?"})
         await _read_everything(operator, memory["id"])
-        await _let_lines_in(operator)
-        await _change_something(operator, memory["id"])
+        await let_lines_in(operator)
+        await change_something(operator, memory["id"])
         for path, methods in document["paths"].items():
             for method, told in methods.items():
                 if (method.upper(), path) not in operator.asked:
@@ -174,12 +174,12 @@ async def _read_everything(operator: Conversation, memory_id: str) -> None:
     await get("/review/{candidate_id}", waiting["held"][0]["candidate_id"])
 
 
-async def _let_lines_in(operator: Conversation) -> None:
+async def let_lines_in(operator: Conversation) -> None:
     lines = {"path": "/home/ada/AGENTS.md", "text": "Test each change."}
     assert (await operator.ask("POST", f"{API}/places/accept", lines))["lines"] == 1
 
 
-async def _change_something(operator: Conversation, memory_id: str) -> None:
+async def change_something(operator: Conversation, memory_id: str) -> None:
     async def post(template: str, body: Json, name: str = "") -> Json:
         return await operator.ask("POST", API + template, body, name=name)
 

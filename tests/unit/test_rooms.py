@@ -54,7 +54,7 @@ ROOM_STATEMENTS_MAX = {
     "proxy/backends": 2_150,
     "proxy/cli": 4_400,
     "proxy/compose": 1_050,
-    "proxy/console": 800,
+    "proxy/console": 850,
     "proxy/dialects": 8_400,
     "proxy/doctor": 800,
     "proxy/embed": 250,

@@ -98,11 +98,13 @@ class GroupsQuery(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
 class GroupRow(msgspec.Struct, frozen=True, kw_only=True):
     """One group in a listing: how much waits in it, since when, and the beginnings of some texts.
 
-    `after_reading` counts the candidates of sessions that had read foreign text.
+    `after_reading` counts the candidates of sessions that had read foreign text. `first` is the
+    oldest candidate: the log knows it after its decision, and never the group.
     """
 
     cursor: str
     group: str
+    first: str
     tenant: str
     principal: str
     place: str
