@@ -21,12 +21,13 @@ from proxy.console.drawing import Drawing, duration
 from proxy.console.now import EVENTS, Feed
 from proxy.console.page import Page, PageCall, Shown
 from proxy.console.registry import PAGES
-from proxy.console.visitors import Refused, Visitor, Visitors
+from proxy.console.visitors import NO_PAGE, Refused, Visitor, Visitors
 from proxy.dialects.described import query_as
+from proxy.dialects.problem import refusal_headers
 from proxy.seams.access import access_of
 from proxy.seams.environment import Environment
 from proxy.seams.faults import MalformedRequest, MethodNotAllowed
-from proxy.seams.operation import HttpReply, HttpRequest, segment_of
+from proxy.seams.operation import HttpReply, HttpRequest, Refusal, segment_of
 from proxy.transport.auth import check_scope
 from proxy.transport.exchange import AnsweredReply, RequestHead
 from proxy.transport.responses import AnswerFailure, attempt
@@ -109,6 +110,10 @@ class Console:
         return msgspec.structs.replace(
             done, route=route, principal=who[0], error_type=error_type, done=changes
         )
+
+    def nowhere(self, head: HttpRequest, refusal: Refusal) -> HttpReply:
+        """The refusal of a request that is not for a page, as a page that leads to the first."""
+        return self._refused(head, Refused(refusal.status, NO_PAGE, refusal_headers(refusal)))
 
     async def _answer(self, incoming: RequestHead, who: list[str]) -> AnsweredReply:
         head = incoming.head

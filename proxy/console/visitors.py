@@ -39,8 +39,10 @@ ASKS_KEY: Final = (
     "Without a key: on the gate's machine, `mnemogate key list` names it, and `mnemogate key "
     "rotate KEY_ID` makes and shows a new one; or decide there with `mnemogate review`."
 )
-
-
+NO_PAGE: Final = (
+    "The console has no page at this address. Programs ask below /api/v1, with an operator's key "
+    "as a Bearer token."
+)
 GONE: Final = "Nothing waits here any more: it was decided, or the link was used before."
 
 

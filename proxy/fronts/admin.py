@@ -18,7 +18,7 @@ from proxy.dialects.problem import problem
 from proxy.dialects.strict_json.strict import decode_as
 from proxy.fronts.health import HEALTH_PATHS, READING, UNKNOWN_ROUTE, Health
 from proxy.seams.faults import MethodNotAllowed, NotFound, Unauthenticated, UnknownWrite
-from proxy.seams.operation import HttpReply, HttpRequest, segment_of
+from proxy.seams.operation import HttpReply, HttpRequest, Refusal, segment_of
 from proxy.seams.tenants import DEFAULT_TENANT
 from proxy.transport.auth import Authenticator, Visit, check_scope, operator_of
 from proxy.transport.exchange import REFUSED_ROUTE, AnsweredReply, RequestHead
@@ -26,6 +26,7 @@ from proxy.transport.responses import AnswerFailure, attempt
 
 OPENAPI: Final = f"{API}/openapi.json"
 _SAFE: Final = READING | {"OPTIONS"}
+_NO_KEY: Final = frozenset({401, 429})
 _ENCODER: Final = msgspec.json.Encoder()
 
 
@@ -55,6 +56,10 @@ class Pages(Protocol):
 
     async def answer(self, incoming: RequestHead) -> AnsweredReply:
         """The page that is asked for, or one with the reason why it is not shown."""
+        ...
+
+    def nowhere(self, head: HttpRequest, refusal: Refusal) -> HttpReply:
+        """The refusal of a request that is not for a page, as a page that leads to the first."""
         ...
 
 
@@ -87,8 +92,13 @@ class AdminFront:
         done = await attempt(self._serve(incoming, route, argument, who), self._halt)
         error_type = ""
         if isinstance(done, AnswerFailure):
-            error_type = done.error_type
-            done = problem(done.refusal, incoming.answering)
+            error_type, refusal = done.error_type, done.refusal
+            # A person who mistyped an address sent no Bearer key, and is told where to go.
+            person = "text/html" in incoming.head.headers.get("accept", "")
+            if person and refusal.status in _NO_KEY:
+                done = self._pages.nowhere(incoming.head, refusal)
+            else:
+                done = problem(refusal, incoming.answering)
         template = self._template(incoming.head, route)
         changes = not error_type and incoming.head.method not in _SAFE
         return AnsweredReply(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-import resource
+import re
 import tempfile
 import time
 from asyncio.subprocess import PIPE, Process
@@ -180,23 +180,32 @@ async def _tab(feed_s: float) -> list[str]:
     with tempfile.TemporaryDirectory() as place:
         async with running(Path(place)) as live:
             await _fed(live, feed_s / _SAMPLES)  # what is made once is made now
-            rss_mb, fed = [_rss_mb()], [await _fed(live, feed_s / 5)]
-            rss_mb.append(_rss_mb())
+            memory, fed = [_memory_mb()], [await _fed(live, feed_s / 5)]
+            memory.append(_memory_mb())
             samples: list[dict[str, Any]] = []
             async with _watching(live) as watch:
                 for _ in range(_SAMPLES):
                     fed.append(await _fed(live, feed_s / _SAMPLES))
-                    samples.append({**await _weighed(watch), "sidecar_mb": _rss_mb()})
-            rss_mb.append(_rss_mb())
+                    samples.append({**await _weighed(watch), **_memory_mb()})
+            memory.append(_memory_mb())
     alone, beside = fed[0], sum(fed[1:])
-    grew = [(rss_mb[1] - rss_mb[0]) / alone * 1e4, (rss_mb[2] - rss_mb[1]) / beside * 1e4]
+    grew = {
+        kind: [
+            (memory[at + 1][kind] - memory[at][kind]) / fed_then * 1e4
+            for at, fed_then in enumerate((alone, beside))
+        ]
+        for kind in memory[0]
+    }
     lines = [
         f"{feed_s:.0f} s with a tab of Now; {A_SECOND} verdicts/s asked for",
         f"verdicts/s: {alone / (feed_s / 5):.0f} without a tab, {beside / feed_s:.0f} beside it",
-        f"the sidecar grew by {grew[0]:.1f} MB for 10,000 without it, by {grew[1]:.1f} beside it",
+        *(
+            f"{kind} grew by {without:.1f} MB for 10,000 without it, by {with_one:.1f} beside it"
+            for kind, (without, with_one) in grew.items()
+        ),
     ]
     settled = samples[_SAMPLES // 5 :]
-    named = ("tab_mb", "heap_mb", "browser_mb", "nodes", "sidecar_mb")
+    named = ("tab_mb", "heap_mb", "browser_mb", "nodes", *memory[0])
     lines += [_drift(name, [one[name] for one in settled]) for name in named]
     last = samples[-1]
     lines.append(f"at the end: {last['rows']} rows, {last['counted']} counted; {last['live']}")
@@ -231,8 +240,14 @@ async def _weighed(watch: Process) -> dict[str, Any]:
     return sample
 
 
-def _rss_mb() -> float:
-    return int(Path("/proc/self/statm").read_text().split()[1]) * resource.getpagesize() / 1e6
+def _memory_mb() -> dict[str, float]:
+    """The sidecar's own memory, and what it has of files, which the kernel takes back if it must.
+
+    The file that grows is the store: its pages are mapped, and a log of verdicts is kept.
+    """
+    status = Path("/proc/self/status").read_text()
+    found = {name: int(kb) / 1e3 for name, kb in re.findall(r"Rss(Anon|File):\s+(\d+) kB", status)}
+    return {"own_mb": found["Anon"], "mapped_mb": found["File"]}
 
 
 async def _fed(live: Running, for_s: float) -> int:

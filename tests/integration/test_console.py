@@ -198,6 +198,21 @@ async def test_each_answer_has_the_headers_and_no_cookie(live: Running) -> None:
     assert (await Browser(live).ask("/review", {})).status == 405
 
 
+async def test_a_mistyped_address_leads_a_person_to_the_first_page(live: Running) -> None:
+    html = "text/html,application/xhtml+xml,*/*;q=0.8"
+    seen = set[str]()
+    for path in ("/reviews", "/api/v1/status", "/api/v1/none", "/memory/a/b"):
+        for browser in (Browser(live), Browser(live, None)):
+            page = await browser.ask(path, Accept=html)
+            assert (page.status, page.headers["WWW-Authenticate"][:6]) == (401, "Bearer")
+            assert '<a href="/">To the first page</a>' in page.text
+            assert "Content-Security-Policy" in page.headers
+            seen.add(page.text)
+        said = await Browser(live, None).ask(path, Accept="*/*")
+        assert (said.status, said.headers["Content-Type"]) == (401, "application/problem+json")
+    assert len(seen) == 1, "what is there and what is not are told alike"
+
+
 class Hosted(NamedTuple):
     """A browser at a console that has an https host of its own, and the console's clock."""
 

@@ -27,7 +27,7 @@ from tests.integration.browser import why_no_browser
 from tests.integration.clients.environments import node_environment, python_environment
 from tests.integration.models.server import scripted_model
 from tests.integration.running import AGENT_KEY, BY, OPERATOR_KEY, Running, running
-from tests.integration.test_console_pages import TurnedOutBadly, a_session
+from tests.integration.test_console_pages import TurnedOutBadly, a_session, hostile_servers
 from tests.integration.test_phoenix import free_port
 from tests.unit.proxy.console.hostile import HOSTILE
 from tests.unit.storage.opening import candidate_of, submission_of
@@ -241,6 +241,7 @@ async def named(live: Running) -> list[str]:
     await live.operate("POST", "/isolate", {"principal": "nobody", "reason": NAMES[3]})
     for name in NAMES:
         await live.sidecar.store.writer.order(TurnedOutBadly(name[:100], name[:100]))
+    await hostile_servers(live, *NAMES, *(one[:200] for one in HOSTILE))
     session = await a_session(live, NAMES[0])
     some = reader.page(Tenant("default"), EVERYTHING, 0, 100).memories
     return [
