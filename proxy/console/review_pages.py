@@ -96,7 +96,7 @@ async def group(call: PageCall) -> Shown:
 async def _subject(call: PageCall, *, alone: bool) -> str:
     """The group, or the one candidate, that an address of Review is about.
 
-    The address has the id of a candidate, so that it is told who decided even after a restart.
+    The address has the id of a candidate, by which the log has who decided, even after a restart.
     """
     subject = call.argument
     if alone or subject.startswith("g"):

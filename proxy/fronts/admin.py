@@ -93,7 +93,7 @@ class AdminFront:
         error_type = ""
         if isinstance(done, AnswerFailure):
             error_type, refusal = done.error_type, done.refusal
-            # A person who mistyped an address sent no Bearer key, and is told where to go.
+            # A person who mistyped an address sent no Bearer key, and needs a way on.
             person = "text/html" in incoming.head.headers.get("accept", "")
             if person and refusal.status in _NO_KEY:
                 done = self._pages.nowhere(incoming.head, refusal)

@@ -198,7 +198,8 @@ async def _tab(feed_s: float) -> list[str]:
     }
     lines = [
         f"{feed_s:.0f} s with a tab of Now; {A_SECOND} verdicts/s asked for",
-        f"verdicts/s: {alone / (feed_s / 5):.0f} without a tab, {beside / feed_s:.0f} beside it",
+        f"verdicts/s: {alone / (feed_s / 5):.0f} without a tab (bar {A_SECOND})",
+        f"verdicts/s: {beside / feed_s:.0f} beside it (bar {A_SECOND})",
         *(
             f"{kind} grew by {without:.1f} MB for 10,000 without it, by {with_one:.1f} beside it"
             for kind, (without, with_one) in grew.items()
