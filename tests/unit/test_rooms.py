@@ -67,7 +67,7 @@ ROOM_STATEMENTS_MAX = {
     "proxy/model": 1_750,
     "proxy/places": 300,
     "proxy/reporting": 400,
-    "proxy/seams": 1_050,
+    "proxy/seams": 1_100,
     "proxy/settings": 1_000,
     "proxy/settle": 200,
     "proxy/standby": 300,
