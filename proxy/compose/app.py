@@ -145,6 +145,8 @@ async def compose(
         telemetry = Telemetry(settings.telemetry, _routes(dialects))
         stack.push_async_callback(asyncio.to_thread, telemetry.close)
         surroundings = _surroundings(composition, clock, telemetry, store)
+        if shard is not None:
+            surroundings.serving.holds = shard.holds
         stack.push_async_callback(asyncio.to_thread, surroundings.pace.close)
         rules = Rules(
             text, read=settings.ruleset_text, writer=store.writer, in_force=lambda: store.ruleset
@@ -241,7 +243,9 @@ async def _foundation(
 ) -> Foundation:
     memory, convictions = None, convictions_of(store)
     if settings.model:
-        replays = ModelReplays(settings.model, settings.after.replay, surroundings.now_ms)
+        replays = ModelReplays(
+            settings.model, settings.after.replay, surroundings.now_ms, surroundings.serving.holds
+        )
         # Observe mode takes no line out.
         places = "tell" if settings.observe and settings.places == "hold" else settings.places
         memory = await ModelMemory.opened(store, surroundings, replays, convictions, places)

@@ -27,6 +27,7 @@ from proxy.dialects.model.withheld import LeftUnchanged
 from proxy.dialects.strict_json.tolerant import Json, read_body, write_body
 from proxy.model.memory_seam import PreparedRequest, PrincipalRequest
 from proxy.model.upstream_model import REPLY_BYTES_MAX
+from proxy.seams.environment import Serving
 from proxy.seams.faults import MalformedRequest, UpstreamError
 from proxy.settings.after import ReplaySettings
 from proxy.settings.model import ModelUpstream
@@ -103,10 +104,13 @@ class ModelReplays:
         models: tuple[ModelUpstream, ...],
         settings: ReplaySettings,
         now_ms: Callable[[], int],
+        holds: Callable[[], bool] = lambda: True,
     ) -> None:
+        """While `holds` is false, nothing is replayed: another process may hold the store."""
         self._models = {one.name: one for one in models if one.name in settings.models}
         self._settings = settings
         self._now_ms = now_ms
+        self._holds = holds
         self._kept: OrderedDict[_Name, _KeptRequest] = OrderedDict()
         self._bytes = 0
         self._asked_ms: deque[int] = deque()
@@ -232,7 +236,13 @@ class ModelReplays:
             async with (
                 self._asking,
                 asyncio.timeout(seconds),
-                Upstream(table.url, headers=table.headers, limits=limits, way=table) as upstream,
+                Upstream(
+                    table.url,
+                    headers=table.headers,
+                    limits=limits,
+                    way=table,
+                    serving=Serving(holds=self._holds),
+                ) as upstream,
                 upstream.send("POST", headers, body, request.target) as reply,
             ):
                 if reply.status != _OK:

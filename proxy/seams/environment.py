@@ -33,13 +33,14 @@ class Serving(msgspec.Struct):
     """The open listeners with their addresses, and the servers of tables, for an operator.
 
     Also the settings and rules that are wider than as shipped, and the names of incident receivers
-    for which too many steps wait.
+    for which too many steps wait. `holds` is false once another process may hold the store.
     """
 
     listeners: dict[str, str] = {}
     upstreams: list[UpstreamState] = []
     wider: Callable[[], tuple[str, ...]] = tuple
     receivers_behind: Callable[[], tuple[str, ...]] = tuple
+    holds: Callable[[], bool] = lambda: True
 
 
 class Environment(msgspec.Struct, frozen=True, kw_only=True):

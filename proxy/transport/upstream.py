@@ -34,6 +34,7 @@ _FINAL_FROM: Final = 200
 _REDIRECTS: Final = range(300, 400)
 _UNAUTHORIZED: Final = 401
 _NO_CREDENTIAL: Final = "it answers 401: it does not take the credential in headers_file"
+_NOT_HELD: Final = "this process does not hold its shard any more"
 # Headers that are not forwarded: hop-by-hop ones (RFC 9110, section 7.6.1), cookies, and those that
 # each hop sets itself: length, coding, host.
 _HOP: Final = frozenset(
@@ -123,6 +124,24 @@ _CAUSES: Final = (
 )
 
 
+def _fence(serving: Serving) -> aiohttp.TraceConfig:
+    """Refuses each request of which no byte was sent once another process may hold the store."""
+
+    async def refuse(*_: object) -> None:
+        if not serving.holds():
+            raise UpstreamError(_NOT_HELD, sent=False)
+
+    # A request waits for its connection, and the process may have slept meanwhile.
+    traced = aiohttp.TraceConfig()
+    for moment in (
+        traced.on_request_start,
+        traced.on_connection_create_end,
+        traced.on_connection_reuseconn,
+    ):
+        moment.append(refuse)
+    return traced
+
+
 class Upstream:
     """Sends requests to one URL while its context is open. Event loop only; any number at once."""
 
@@ -139,13 +158,13 @@ class Upstream:
         """`headers` replace those of the same name in a request.
 
         `connector` makes the connector, for requests whose addresses have to be checked first.
-        `serving` gets the state of the server.
+        `serving` gets the state of the server; while it does not hold the store, nothing is sent.
         """
         self._url = url
         self._way = way
         self._state = UpstreamState(table=way.table, url=url)
-        if serving is not None:
-            serving.upstreams.append(self._state)
+        self._serving = serving or Serving()
+        self._serving.upstreams.append(self._state)
         self._injected = {name.lower(): value for name, value in headers}
         self._limits = limits or UpstreamLimits()
         self._connector = connector or partial(
@@ -159,6 +178,7 @@ class Upstream:
             connector=self._connector(),
             cookie_jar=aiohttp.DummyCookieJar(),
             auto_decompress=False,
+            trace_configs=[_fence(self._serving)],
             trust_env=False,  # a proxy variable in the environment would choose another server
             skip_auto_headers=("User-Agent", "Accept", "Content-Type"),
             max_line_size=HEADER_BYTES_MAX,
@@ -297,6 +317,8 @@ class Upstream:
             while piece := await response.content.read(_PIECE_BYTES):
                 for opener in openers:
                     piece = opener.feed(piece)
+                if not self._serving.holds():
+                    raise UpstreamError(_NOT_HELD)
                 if piece:
                     yield piece
             for opener in openers:

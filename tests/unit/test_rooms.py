@@ -87,7 +87,7 @@ ROOM_STATEMENTS_MAX = {
     "storage/write": 2_100,
     "telemetry": 1_200,
 }
-STATEMENTS_MAX = 56_100
+STATEMENTS_MAX = 56_150
 
 
 def _module(path: Path) -> str:

@@ -6,11 +6,12 @@ import asyncio
 import gzip
 import zlib
 from collections.abc import AsyncGenerator, Callable
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, closing, nullcontext, suppress
 
 import pytest
 import zstandard
 
+from proxy.seams.environment import Serving
 from proxy.seams.faults import UpstreamError
 from proxy.transport.upstream import Upstream, UpstreamLimits, end_to_end
 
@@ -33,11 +34,11 @@ async def answering(raw: bytes, *, hang: bool = False) -> AsyncGenerator[Peer]:
     stop = asyncio.Event()
 
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        peer.heads.append(await reader.readuntil(b"\r\n\r\n"))
-        writer.write(raw)
-        if hang:
-            await stop.wait()
-        writer.close()
+        with closing(writer), suppress(asyncio.IncompleteReadError):
+            peer.heads.append(await reader.readuntil(b"\r\n\r\n"))
+            writer.write(raw)
+            if hang:
+                await stop.wait()
 
     server = await asyncio.start_server(serve, "127.0.0.1", 0)
     peer = Peer(server.sockets[0].getsockname()[1])
@@ -80,6 +81,33 @@ async def test_an_answer_comes_back_and_only_what_may_pass_is_sent() -> None:
     assert b"accept-encoding: identity" in head
     for gone in (b"theirs", b"cookie", b"x-hop"):
         assert gone not in head
+
+
+@pytest.mark.parametrize("fenced", [True, False])
+async def test_a_past_holder_of_a_shard_sends_no_byte_to_a_server(*, fenced: bool) -> None:
+    serving = Serving(holds=(lambda: False) if fenced else lambda: True)
+    raw = OK + b"Content-Length: 2\r\n\r\n{}"
+    async with answering(raw) as peer, Upstream(peer.url, serving=serving) as upstream:
+        with pytest.raises(UpstreamError, match="does not hold") if fenced else nullcontext():
+            async with upstream.send("POST", {}, b"{}") as reply:
+                assert await upstream.whole(reply) == b"{}"
+    # Control: the holder's request arrives.
+    assert len(peer.heads) == (0 if fenced else 1)
+
+
+async def test_no_piece_of_an_answer_is_given_out_after_the_lease() -> None:
+    held = [True]
+    raw = OK + b"Content-Length: 2\r\n\r\n{}"
+    async with (
+        answering(raw) as peer,
+        Upstream(peer.url, serving=Serving(holds=lambda: bool(held))) as upstream,
+        upstream.send("POST", {}) as reply,
+    ):
+        held.clear()
+        with pytest.raises(UpstreamError, match="does not hold") as broken:
+            await upstream.whole(reply)
+    # Whether the request arrived is not known from this.
+    assert broken.value.sent
 
 
 async def _packed(coding: str, packed: bytes, more: str = "") -> bytes:
