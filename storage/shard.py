@@ -2,20 +2,21 @@
 
 from __future__ import annotations
 
-from contextlib import suppress
+import shutil
+from contextlib import ExitStack, suppress
 from hashlib import blake2b
 from pathlib import Path
 from typing import Final
 
-from storage.ground.errors import StoreUnavailable
+from storage.ground.errors import StorageError, StoreCorrupt, StoreUnavailable
 from storage.ground.randomness import random_bytes
-from storage.ground.state_directory import adopt_secrets, shared_secret
+from storage.ground.state_directory import StateDirectory, adopt_secrets, shared_secret
 from storage.journal.lease import Renewal
 from storage.journal.protocol import Journal, Stream
 from storage.journal.sealing import Sealing
 from storage.journal.segment_keys import SegmentKeys
-from storage.shipped import Shipping
-from storage.tables.codec import STORE_FORMAT
+from storage.shipped import ShippedStore, Shipping
+from storage.tables.codec import STORE_FORMAT, Digests
 
 LEASE_S: Final = 10.0
 _HOLDER_LEN: Final = 16
@@ -28,7 +29,8 @@ _KEPT: Final = (
 class ShardMember:
     """This process as a member of a shard. Every method but `holds` blocks.
 
-    From `acquire` to `release` it holds the store, and may open it (`open_store`).
+    From `acquire` to `release` it holds the store, and may open it (`open_store`). Until then its
+    copy of the store may follow the journal.
     """
 
     def __init__(
@@ -46,6 +48,8 @@ class ShardMember:
         sealing = Sealing(secret, name, Stream.STORE, segment_keys)
         self._shipping = Shipping(journal=journal, sealing=sealing)
         self._renewal: Renewal | None = None
+        self._copy: ShippedStore | None = None
+        self._following = ExitStack()
         # The key with which members announce connections to each other.
         self.peers_key = blake2b(key=secret, person=b"peers", digest_size=32).digest()
         self.remarks = (*remarks, _KEPT) if keys is None else remarks
@@ -61,11 +65,49 @@ class ShardMember:
         if taken:
             self._renewal = Renewal(self._journal, LEASE_S)
             self._renewal.start()
+            self._end_following()
         return taken
 
     def holds(self) -> bool:
         """Whether this process holds the store. Any thread."""
         return self._journal.holds()
+
+    def follow(self, state: Path, quota_bytes: int) -> None:
+        """Apply to this machine's copy of the store what the journal has now.
+
+        The copy stays open, and the state directory locked, until `acquire` or an error.
+
+        Raises:
+            StorageError: Why the copy does not follow. One that is damaged was thrown away.
+            OSError: The state directory or a secret cannot be used.
+        """
+        try:
+            if self._copy is None:
+                self._copy = self._opened(state, quota_bytes)
+            self._copy.catch_up()
+        except (StorageError, OSError):
+            self._end_following()
+            raise
+
+    def _opened(self, state: Path, quota_bytes: int) -> ShippedStore:
+        shipping = self.shipping(state)
+        directory = StateDirectory(state)
+        self._following.callback(directory.close)
+        # The index of an earlier time as holder has the vectors of what is purged since.
+        shutil.rmtree(directory.segments)
+        digests = Digests(directory.secrets().store_key)
+        copy = ShippedStore(directory.store, quota_bytes, digests, shipping)
+        self._following.callback(copy.shut)
+        try:
+            copy.open_copy(bootstrapped=True)
+        except StoreCorrupt:
+            copy.begin_anew()
+            raise
+        return copy
+
+    def _end_following(self) -> None:
+        self._copy = None
+        self._following.close()
 
     def holder(self) -> str | None:
         """The address of the member that holds the store; None if no one does.
@@ -96,6 +138,7 @@ class ShardMember:
 
     def close(self) -> None:
         """Give the store up and close the connections; call nothing after it."""
+        self._end_following()
         self.release()
         self._journal.close()
 

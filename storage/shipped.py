@@ -3,6 +3,9 @@
 What is durable is the journal. The LMDB environment is a copy on this machine that nothing syncs: a
 copy of an earlier boot may lack pages, so it is removed, and made again from the journal. A copy is
 opened by catching up; what the engine does with it is as with a store of its own.
+
+Where the journal is much longer than the store, it begins anew with a base: rows that contain the
+whole store. They follow no row, so that a copy that lacks one of them is made anew from them.
 """
 
 from __future__ import annotations
@@ -18,7 +21,7 @@ import lmdb
 import msgspec
 from msgspec.structs import replace
 
-from storage.ground.errors import StoreUnavailable, TransactionFailed
+from storage.ground.errors import StoreCorrupt, StoreUnavailable, TransactionFailed
 from storage.ground.randomness import random_bytes
 from storage.ground.state_directory import DIRECTORY_MODE, write_durably
 from storage.journal.lease import boot_id
@@ -35,6 +38,7 @@ from storage.journal.sealing import (
 from storage.journal.segment_keys import SegmentKeys
 from storage.tables.codec import Digests, StoreHeader, encode
 from storage.tables.lmdb_store import (
+    OF_THE_COPY,
     POSITION_KEY,
     PURGED_KEY,
     UNERASED_KEY,
@@ -42,11 +46,13 @@ from storage.tables.lmdb_store import (
     LmdbStore,
     View,
 )
-from storage.tables.names import META
+from storage.tables.names import META, TABLES
 
 _ROWS_PER_TRANSACTION: Final = 256
 _COPY_RESERVE_BYTES: Final = 4 * 1024 * 1024
-_decode_position: Final = msgspec.msgpack.Decoder(Position).decode
+_BASE_ROW_BYTES: Final = 256 * 1024
+_JOURNAL_PER_STORE: Final = 4
+"""How many times longer than the store the journal may be, before it begins anew."""
 
 
 class Shipping(msgspec.Struct, frozen=True, kw_only=True):
@@ -54,6 +60,20 @@ class Shipping(msgspec.Struct, frozen=True, kw_only=True):
 
     journal: Journal
     sealing: Sealing
+
+
+class _Place(msgspec.Struct, frozen=True, array_like=True):
+    """The last row that a copy contains, and the length of the journal up to it."""
+
+    position: Position = Position()
+    journal_bytes: int = 0
+
+    def after(self, position: Position, row: JournalRow) -> _Place:
+        """The place of the next row."""
+        return _Place(position, self.journal_bytes + len(row.body))
+
+
+_decode_place: Final = msgspec.msgpack.Decoder(_Place).decode
 
 
 class ShippedDraft(Draft):
@@ -142,9 +162,9 @@ class ShippedDraft(Draft):
         """Record the file to which this transaction repeats a purge; no row contains that."""
         super()._put_uncounted(PURGED_KEY, encode(inode))
 
-    def place(self, position: Position) -> None:
+    def place(self, place: _Place) -> None:
         """Record the last row of the journal that the copy contains; no row contains that."""
-        super()._put_uncounted(POSITION_KEY, encode(position))
+        super()._put_uncounted(POSITION_KEY, encode(place))
 
     def keep(self) -> None:
         """Commit the copy alone."""
@@ -166,7 +186,9 @@ class ShippedStore(LmdbStore):
         self._journal, self._sealing = shipping.journal, shipping.sealing
         # The name of what this process will append. An object serves one takeover.
         self._term = random_bytes(TERM_LEN)
-        self._position = Position()
+        self._place = _Place()
+        self._mark = directory.with_name("store.copy")
+        self._name = f"{boot_id()} {self._sealing.store} 2".encode()
 
     def open(self, *, bootstrapped: bool) -> None:
         """Open the copy, or begin a new one, and apply the rows of the journal that it lacks.
@@ -176,37 +198,59 @@ class ShippedStore(LmdbStore):
                 is of another history than the copy.
             StoreUnavailable: The disk refused, or the journal does not answer.
         """
-        mark = self.directory.with_name("store.copy")
-        name = f"{boot_id()} {self._sealing.store}".encode()
+        self.open_copy(bootstrapped=bootstrapped)
+        # A copy that lacks no row would open none. The key of its last row is the newest of all:
+        # without it the keys were lost, or are older than the journal.
+        begins = self._journal.begins(Stream.STORE)
+        for row in islice(self._rows(max(self._place.position.seq, begins) - 1), 1):
+            self._sealing.read(row)
         try:
-            if not mark.exists() and any(self.directory.iterdir()):
+            self.catch_up()
+        except TransactionFailed as error:
+            raise StoreUnavailable(f"the copy cannot be written: {error}") from error
+
+    def open_copy(self, *, bootstrapped: bool) -> None:
+        """Open the copy as it is, or begin a new one. Raises what `open` raises."""
+        try:
+            if not self._mark.exists() and any(self.directory.iterdir()):
                 raise StoreUnavailable(
                     "the state directory contains a store of its own, whose place the copy of a "
                     "shared store would take: give the copy another state directory"
                 )
-            kept = mark.exists() and mark.read_bytes() == name
-            if not kept:
-                # After a crash of the machine pages may be missing that nothing synced.
-                shutil.rmtree(self.directory)
-                self.directory.mkdir(mode=DIRECTORY_MODE)
-                write_durably(mark, name)
+            kept = self._mark.exists() and self._mark.read_bytes() == self._name
         except OSError as error:
             raise StoreUnavailable(f"the copy cannot be begun: {error.strerror}") from error
-        super().open(bootstrapped=bootstrapped and kept)
+        if not kept:
+            # After a crash of the machine pages may be missing that nothing synced.
+            self.begin_anew()
+            return
+        super().open(bootstrapped=bootstrapped)
         try:
             with self._draft() as draft:
                 # The header is read first: with another store.key its error is the one to show.
                 draft.header()
                 stored = draft.get(META, POSITION_KEY)
-            self._position = Position() if stored is None else _decode_position(stored)
-            # A copy that lacks no row would open none. The key of its last row is the newest of
-            # all: without it the keys were lost, or are older than the journal.
-            begins = self._journal.begins(Stream.STORE)
-            for row in islice(self._rows(max(self._position.seq, begins) - 1), 1):
-                self._sealing.read(row)
-            self.catch_up()
         except TransactionFailed as error:
             raise StoreUnavailable(f"the copy cannot be written: {error}") from error
+        self._place = _Place() if stored is None else _decode_place(stored)
+
+    def begin_anew(self) -> None:
+        """Put an empty copy in place of this one.
+
+        Raises:
+            StoreUnavailable: The disk refused.
+        """
+        self.close()
+        try:
+            # A crash on the way leaves a copy that is begun anew.
+            write_durably(self._mark, b"")
+            shutil.rmtree(self.directory)
+            self.directory.mkdir(mode=DIRECTORY_MODE)
+            super().open(bootstrapped=False)
+            write_durably(self._mark, self._name)
+        except OSError as error:
+            raise StoreUnavailable(f"the copy cannot be begun: {error.strerror}") from error
+        self._place = _Place()
 
     def catch_up(self) -> None:
         """Apply the rows of the journal that the copy lacks, each with its whole transaction.
@@ -219,23 +263,62 @@ class ShippedStore(LmdbStore):
             StoreUnavailable: The journal does not answer.
             TransactionFailed: The disk refused; the copy is as it was after an earlier row.
         """
-        rows = self._rows(self._position.seq)
+        begins = self._journal.begins(Stream.STORE)
+        if self._place.position.seq < begins:
+            last = Position(begins - 1)
+            if last.seq:
+                # Whoever has the database can name any row as the first one. The copy shows what
+                # the journal lost, so it is given up for a base alone.
+                first = next(self._rows(last.seq), None)
+                if first is None:
+                    raise StoreCorrupt(f"row {begins} of the journal is missing, its first one")
+                self._sealing.open(first, last)
+                self.begin_anew()
+            self._place = _Place(last)
+        rows = self._rows(self._place.position.seq)
         while some := tuple(islice(rows, _ROWS_PER_TRANSACTION)):
-            position = self._position
+            place = self._place
             with self._draft() as draft:
                 for row in some:
-                    batch, position = self._sealing.open(row, position)
+                    batch, position = self._sealing.open(row, place.position)
                     draft.repeat(batch.writes)
                     if any((one.table, one.key) == (META, UNERASED_KEY) for one in batch.writes):
                         draft.mark_purged(self.inode)
-                draft.place(position)
+                    place = place.after(position, row)
+                draft.place(place)
                 draft.keep()
-            self._position = position
+            self._place = place
         with self._draft() as draft:
             purged = draft.get(META, PURGED_KEY) == encode(self.inode)
         # A rewritten file has another inode, so that this is done once, and again after a crash.
         if purged:
             super().compact()
+
+    def shorten_journal(self) -> None:
+        """Append the whole store as the journal's beginning, if the journal is too long for it."""
+        # The first row of a base follows no row, as the first row of all.
+        place = _Place(Position(self._place.position.seq))
+
+        def base(view: View) -> Generator[JournalRow]:
+            nonlocal place
+            header = view.header()
+            ordinals = range(header.next_ordinal if header else 0)
+            for writes in _parts(view):
+                row = self._sealing.seal(writes, place.position, self._term, ordinals)
+                place = place.after(Position(row.seq, self._term), row)
+                yield row
+
+        try:
+            with super().reading() as view:
+                if self._place.journal_bytes <= _JOURNAL_PER_STORE * view.sizes().bytes_used:
+                    return
+                self._journal.rebase(Stream.STORE, base(view))
+            with self._draft() as draft:
+                draft.place(place)
+                draft.keep()
+            self._place = place
+        except TransactionFailed:
+            self.reopen()
 
     @contextmanager
     def reading(self) -> Generator[View]:
@@ -270,13 +353,13 @@ class ShippedStore(LmdbStore):
         # What is appended cannot be taken back, so the copy must have room for it before.
         if free_bytes < _COPY_RESERVE_BYTES:
             raise StoreUnavailable("no room for the copy of the store: No space left on device")
-        row = self._sealing.seal(writes, self._position, self._term, ordinals)
-        position = Position(row.seq, self._term)
+        row = self._sealing.seal(writes, self._place.position, self._term, ordinals)
+        place = self._place.after(Position(row.seq, self._term), row)
         # Written before the append, so that after it the commit alone can fail.
-        draft.place(position)
+        draft.place(place)
         self._journal.append(Stream.STORE, row)
         draft.keep()
-        self._position = position
+        self._place = place
 
     def reopen(self) -> None:
         """Settle what was appended last, and open the copy again, while readers are excluded.
@@ -352,3 +435,17 @@ class ShippedStore(LmdbStore):
     def _refuse_without_lease(self) -> None:
         if not self._journal.holds():
             raise StoreUnavailable("the lease is over: another process may hold this store")
+
+
+def _parts(view: View) -> Generator[list[Write]]:
+    """All values of a store, in parts of the length of a row."""
+    part, size = list[Write](), 0
+    for table in TABLES:
+        for key, value in view.stored(table):
+            if table != META or key not in OF_THE_COPY:
+                part.append(Write(bytes(table), key, value))
+                size += len(value)
+            if size >= _BASE_ROW_BYTES:
+                yield part
+                part, size = [], 0
+    yield part

@@ -22,7 +22,7 @@ from proxy.transport.exchange import REFUSED_ROUTE, AnsweredReply, Front, Reques
 from proxy.transport.head import HostRules
 from proxy.transport.listener import Listener
 from proxy.transport.responses import refuse
-from storage.ground.errors import StoreUnavailable
+from storage.ground.errors import StorageError, StoreUnavailable
 from storage.shard import ShardMember
 
 _LOG: Final = logging.getLogger("mnemogate.standby")
@@ -47,6 +47,7 @@ class Standby:
         self._around = around
         self._holder: Address | None = None
         self._why_not = "the database was not asked yet"  # why this is not ready; "" if it is
+        self._behind = ""  # why the copy of the store does not follow; "" if it does
         self._splice = Splice(
             lambda: self._holder,
             member.peers_key,
@@ -66,10 +67,25 @@ class Standby:
         async with AsyncExitStack() as stack:
             await self._open(stack, stop.set)
             while not stop.is_set():
+                await self._follow()
                 await first(stop.wait(), self._around.wait(LOOK_S))
                 if await self._look():
                     return True
         return False
+
+    async def _follow(self) -> None:
+        """Keep this machine's copy of the store near the journal.
+
+        Without a copy a takeover begins with nothing, so that a failure is only reported.
+        """
+        settings, behind = self._settings, ""
+        try:
+            await asyncio.to_thread(self._member.follow, settings.state, settings.quota_bytes)
+        except (StorageError, OSError) as error:
+            behind = f"the copy of the store does not follow the journal: {error}"
+        if behind and behind != self._behind:
+            _LOG.warning(behind)
+        self._behind = behind
 
     async def _open(self, stack: AsyncExitStack, halt: Callable[[], None]) -> None:
         """Open the listeners that a holder has, so that clients find one wherever they ask."""
@@ -90,7 +106,7 @@ class Standby:
     ) -> Listener:
         settings = self._settings
         listener = Listener(
-            StandbyFront(lambda: self._why_not),
+            StandbyFront(lambda: self._why_not or self._behind),
             limits=settings,
             rules=rules.of(settings.allowed_hosts, settings.allowed_origins, "localhost"),
             surroundings=self._around,

@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections import defaultdict
-from collections.abc import Awaitable, Callable, Iterable, Sequence
+from collections.abc import Awaitable, Callable
 from contextlib import AbstractAsyncContextManager
 from ipaddress import ip_address
 from typing import Any, Final, Protocol, TypeVar
@@ -58,10 +58,6 @@ class Session(Protocol):
 
     async def execute(self, statements: str) -> object:
         """Run statements without parameters, as one transaction."""
-        ...
-
-    async def executemany(self, statement: str, given: Iterable[Sequence[object]]) -> object:
-        """Run a statement once for each set of parameters."""
         ...
 
     def transaction(self) -> AbstractAsyncContextManager[object]:

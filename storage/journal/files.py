@@ -11,7 +11,7 @@ from __future__ import annotations
 import fcntl
 import os
 import shutil
-from collections.abc import Generator, Iterator, Sequence
+from collections.abc import Generator, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
@@ -168,12 +168,12 @@ class FilesJournal(Journal):
                 self._read_row(stream, row.seq)
             self._change(state, stream, rows, self._before(state, stream) + 1)
 
-    def rebase(self, stream: Stream, rows: Sequence[JournalRow]) -> None:
+    def rebase(self, stream: Stream, rows: Iterable[JournalRow]) -> None:
         """Append rows that contain the whole state, and drop all rows before; all or none."""
         with self._locked() as state:
             self._refuse_unless(held=self._fenced(state, stream))
-            self._refuse_unless(held=rows[0].seq == self._last(state, stream) + 1)
-            self._change(state, stream, rows, rows[0].seq)
+            begins = self._last(state, stream) + 1
+            self._change(state, stream, rows, begins)
 
     def close(self) -> None:
         """End the use of the directory."""
@@ -235,7 +235,7 @@ class FilesJournal(Journal):
             raise StoreCorrupt(f"row {seq} of the journal is damaged") from error
 
     def _change(
-        self, state: _State, stream: Stream, rows: Sequence[JournalRow], begins: int
+        self, state: _State, stream: Stream, rows: Iterable[JournalRow], begins: int
     ) -> None:
         unfinished = self._directory / "unfinished"
         try:

@@ -8,7 +8,7 @@ lease in one statement. An append that was sent before, and arrives later, chang
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from typing import Any, Final
 
@@ -36,6 +36,7 @@ _LEASE: Final = "lease"  # the line of statements about the lease, which no appe
 _ASK_AGAIN_S: Final = 0.25
 _ROWS_AT_ONCE: Final = 64
 _READ_S: Final = 60.0
+_REBASE_S: Final = 600.0
 _RENEW_S: Final = 4.0  # less than half a lease, so that a lost connection costs one renewal
 _EXISTS: Final = "select to_regclass('mnemogate.journal') is not null as there"
 _SCHEMA: Final = """
@@ -239,7 +240,7 @@ class PostgresJournal(Journal):
         if seq > last:
             raise StoreCorrupt(f"the journal ends at row {last}, and row {seq} was in it")
         if seq + 1 < base:
-            raise StoreCorrupt(f"the journal begins at row {base}, after row {seq + 1}")
+            raise StoreUnavailable(f"the journal does not have row {seq + 1} any more")
         while seq < last:
             place = self._member.store, stream, seq, min(_ROWS_AT_ONCE, last - seq)
             found = self._ask(stream, _SINCE, *place, limit_s=_READ_S)
@@ -271,25 +272,23 @@ class PostgresJournal(Journal):
 
         self._database.run(stream, replace, _READ_S)
 
-    def rebase(self, stream: Stream, rows: Sequence[JournalRow]) -> None:
+    def rebase(self, stream: Stream, rows: Iterable[JournalRow]) -> None:
         """Append rows with the whole state, and drop all before (`Journal.rebase`)."""
         place, epoch = (self._member.store, stream), self._epochs[stream]
 
         async def begin_anew(connection: Session) -> None:
             async with connection.transaction():
                 fence = await connection.fetch(_FENCE, *place, epoch)
-                if [one["seq"] for one in fence] != [rows[0].seq - 1]:
+                if not fence:
                     raise self._lost()
-                await connection.executemany(
-                    _INSERT,
-                    [
-                        (*place, one.seq, epoch, one.first_ordinal, one.next_ordinal, one.body)
-                        for one in rows
-                    ],
-                )
-                await connection.fetch(_REBASE, *place, rows[0].seq, rows[-1].seq)
+                before = last = fence[0]["seq"]
+                for one in rows:
+                    last = one.seq
+                    contents = one.first_ordinal, one.next_ordinal, one.body
+                    await connection.fetch(_INSERT, *place, last, epoch, *contents)
+                await connection.fetch(_REBASE, *place, before + 1, last)
 
-        self._database.run(stream, begin_anew, _READ_S)
+        self._database.run(stream, begin_anew, _REBASE_S)
 
     def close(self) -> None:
         """Close the connections (`Journal.close`)."""

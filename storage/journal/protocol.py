@@ -11,7 +11,7 @@ Every method blocks. An append that no answer came to may be stored or not: `set
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from enum import StrEnum
 from typing import Protocol
 
@@ -122,8 +122,7 @@ class Journal(Protocol):
     def begins(self, stream: Stream) -> int:
         """The number of the first row that the stream still has; 1 before any `rebase`.
 
-        A copy of the store that ends before the row `begins - 1` is of no use: it is thrown away,
-        and built anew from the row `begins`.
+        A copy of the store that lacks this row is of no use: it is thrown away, and built anew.
         """
         ...
 
@@ -132,6 +131,8 @@ class Journal(Protocol):
 
         Raises:
             StoreCorrupt: A row is missing, or the last row is before `seq`.
+            StoreUnavailable: A new beginning has replaced rows that were not read yet; a journal of
+                files raises StoreCorrupt for them.
         """
         ...
 
@@ -144,8 +145,10 @@ class Journal(Protocol):
             StoreCorrupt: One of the rows is not stored; nothing was replaced.
         """
 
-    def rebase(self, stream: Stream, rows: Sequence[JournalRow]) -> None:
+    def rebase(self, stream: Stream, rows: Iterable[JournalRow]) -> None:
         """Append rows that contain the whole state, and drop all rows before; all or none.
+
+        `rows` are read one by one, maybe by another thread while the caller waits.
 
         Raises:
             LeaseLost: As for `append`.

@@ -85,6 +85,8 @@ POSITION_KEY: Final = b"position"
 """The key of the last row of a journal that a copy contains, if the store is a copy."""
 PURGED_KEY: Final = b"purged"
 """The key of the file (its inode) that has purged bytes since it followed a journal."""
+OF_THE_COPY: Final = frozenset({POSITION_KEY, PURGED_KEY})
+"""The keys of `META` that describe one copy, and not the store."""
 _UNCOUNTED: Final = {_HEADER_KEY, _CHECKPOINT_KEY, UNERASED_KEY, POSITION_KEY, PURGED_KEY}
 # The map size is address space and not disk. It includes what purges may use beyond the quota
 # (`storage.tables.usage`), and the pages that a batch copies.
@@ -189,6 +191,11 @@ class View:
                 yield from map(bytes, cursor.iternext(keys=True, values=False))
         finally:
             cursor.close()
+
+    def stored(self, table: bytes) -> Iterator[tuple[bytes, bytes]]:
+        """Every key, in byte order, with its value as it is stored; digests are not checked."""
+        cursor = self._txn.cursor(db=self._tables[table])
+        return ((bytes(key), bytes(value)) for key, value in cursor)
 
     def count(self, table: bytes) -> int:
         """The number of keys in a table."""
@@ -531,6 +538,14 @@ class LmdbStore:
         with self._lease.exclusive():
             self.close()
             self.open(bootstrapped=True)
+
+    def shorten_journal(self) -> None:
+        """Let the journal of a shared store begin anew, if it is too long; else do nothing.
+
+        Raises:
+            StoreUnavailable: The journal does not answer.
+            StoreCorrupt: As for `reopen`.
+        """
 
     def compact(self) -> int:
         """Rewrite the file without its free pages, by a copy that replaces it.

@@ -475,6 +475,9 @@ class Engine:
             self.parts.derived.remarks["readers"] = f"dead readers cannot be cleared: {error}"
         if self.broken is None:
             self.erase_if_due()
+            # A journal that stays long is tried again, and its failure is that of the next write.
+            with contextlib.suppress(StorageError):
+                self.parts.store.shorten_journal()
 
     def tidy_held(self) -> None:
         """Erase the keys of held candidates that were refused together, if their caller is gone."""

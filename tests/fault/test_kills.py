@@ -1,15 +1,22 @@
 """kill -9 under load: nothing answered is lost, nothing is there that nobody sent, or in part."""
 
+# pyright: reportPrivateUsage=false
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 from unittest.mock import patch
 
 import pytest
 
 from storage.journal.files import FilesJournal
+from storage.journal.protocol import Stream
+from storage.journal.sealing import Write
+from storage.shipped import _parts
+from storage.tables.lmdb_store import View
+from storage.tables.names import ROWS
 from tests.conftest import HEAVY
-from tests.fault.kills.holder_process import kill_holders, wake_holders
+from tests.fault.kills.holder_process import kill_holders, kill_standbys, wake_holders
 from tests.fault.kills.ledger import Counts, Ledger, Told
 from tests.fault.kills.sidecar_process import kill_sidecars
 from tests.fault.kills.storage_process import kill_forked
@@ -47,6 +54,35 @@ def test_the_next_holder_of_a_killed_one_has_every_answer_in_an_empty_directory(
     assert counts.broken == []
     assert counts.answered > counts.kills
     assert counts.in_flight > 0
+
+
+@pytest.mark.heavy
+@pytest.mark.timeout(600)
+def test_a_standby_has_every_answer_of_a_holder_that_died_while_its_journal_began_anew(
+    tmp_path: Path,
+) -> None:
+    counts = kill_standbys(tmp_path, 20, 1, _nothing)
+    assert counts.broken == []
+    assert counts.answered > counts.kills
+    assert counts.in_flight > 0
+    assert (
+        FilesJournal(
+            tmp_path / "store-0" / "journal", address="", store_format=1, lease_s=1.0
+        ).begins(Stream.STORE)
+        > 20
+    )
+
+
+@pytest.mark.heavy
+@pytest.mark.timeout(600)
+def test_control_a_beginning_without_rows_loses_answers(tmp_path: Path) -> None:
+    def parts(view: View) -> Iterator[list[Write]]:
+        for part in _parts(view):
+            yield [one for one in part if one.table != ROWS]
+
+    with patch("storage.shipped._parts", parts):
+        counts = kill_standbys(tmp_path, 3, 1, _nothing)
+    assert counts.broken != []
 
 
 @pytest.mark.heavy

@@ -40,8 +40,8 @@ class Member:
     """One member, started; its ports and its state directory stay when it is started again."""
 
     def __init__(self, root: Path, name: str, url: str, *, keyed: bool = True) -> None:
-        self._home = root / name
-        self._home.mkdir(mode=0o700)
+        self.home = root / name
+        self.home.mkdir(mode=0o700)
         secrets = root / "secrets"
         if not secrets.exists():
             secrets.mkdir(mode=0o700)
@@ -52,12 +52,12 @@ class Member:
         keys.mkdir(mode=0o700, exist_ok=True)
         self.data, self.admin, self.health, self.peers = (free_port() for _ in range(4))
         _closed(
-            self._home / "m.toml",
+            self.home / "m.toml",
             f'[shard]\nname = "test"\ndsn = "{root / "dsn"}"\nsecrets = "{secrets}"\n'
             f'peers = "127.0.0.1:{self.peers}"\n'.encode()
             + (f'keys = "{keys}"\n'.encode() if keyed else b""),
         )
-        self.log = self._home / "log"
+        self.log = self.home / "log"
         self.start()
 
     def start(self, *words: str) -> None:
@@ -71,9 +71,9 @@ class Member:
                 cwd="/",
                 env={
                     "PATH": os.environ["PATH"],
-                    "HOME": str(self._home),
+                    "HOME": str(self.home),
                     "PYTHONPATH": str(ROOT),
-                    "MNEMOGATE_CONFIG": str(self._home / "m.toml"),
+                    "MNEMOGATE_CONFIG": str(self.home / "m.toml"),
                     "MNEMOGATE_AGENT_KEY": AGENT_KEY,
                     "MNEMOGATE_OPERATOR_KEY": OPERATOR_KEY,
                 },

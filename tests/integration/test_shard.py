@@ -61,6 +61,8 @@ def test_what_was_acknowledged_is_there_after_a_kill_and_a_pause_of_the_holder(
         assert second.write("note two") == 201
         assert second.texts() == first.texts() == ["note two", "note one"]
 
+        copy = Path("store", "data.mdb")
+        eventually(lambda: any(second.home.rglob(str(copy))), "the standby has a copy")
         first.send(signal.SIGKILL)
         first.ended()
         eventually(second.is_holder, "the standby takes over")
@@ -89,6 +91,28 @@ def test_what_was_acknowledged_is_there_after_a_kill_and_a_pause_of_the_holder(
         assert "note four" in second.texts()
         second.send(signal.SIGTERM)
         assert second.ended() == 0
+
+
+def test_a_standby_without_a_copy_names_the_reason_and_takes_over_nevertheless(
+    root: Path, server: PostgresServer
+) -> None:
+    server.sql("drop schema if exists mnemogate cascade")
+    with two_members(root, server) as (first, second):
+        assert first.write("note one") == 201
+        eventually(lambda: bool(list(second.home.rglob("store.copy"))), "the standby has a copy")
+        [mark] = second.home.rglob("store.copy")
+        second.send(signal.SIGKILL)
+        second.ended()
+        data = mark.with_name("store") / "data.mdb"
+        data.write_bytes(bytes(8_192))
+        second.start()
+        eventually(lambda: "damaged" in second.log.read_text(), "the standby names the damage")
+        eventually(second.is_standby, "the standby follows with a new copy", second)
+        first.send(signal.SIGKILL)
+        first.ended()
+        eventually(second.is_holder, "the standby takes over")
+        assert second.texts() == ["note one"]
+        assert second.problems() == []
 
 
 def test_wrong_keys_of_one_client_count_for_no_other_client_of_a_standby(

@@ -1,6 +1,7 @@
 """Holders of one shared store: each that dies, or sleeps too long, is followed by another one.
 
-Each has a directory of its own, empty but for the secrets. The journal is a directory of files.
+Each has a directory of its own, empty but for the secrets; or two standbys take turns, each with
+the copy that it had when it was killed. The journal is a directory of files.
 """
 
 # pyright: reportPrivateUsage=false
@@ -13,22 +14,27 @@ import os
 import shutil
 import signal
 import time
-from collections.abc import Callable, Generator
-from contextlib import contextmanager
+from collections.abc import Callable, Generator, Sequence
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import BinaryIO, Final
+from unittest.mock import patch
 
 import msgspec
 
 from policy.query import EVERYTHING
 from storage.embedded import EmbeddedStore
-from storage.ground.errors import StorageError
+from storage.ground.errors import StorageError, StoreCorrupt
 from storage.journal.files import FilesJournal
 from storage.journal.lease import Renewal
 from storage.journal.protocol import Stream
 from storage.journal.sealing import Sealing
+from storage.shard import ShardMember
 from storage.shipped import Shipping
 from storage.tables.codec import STORE_FORMAT
+from storage.values import Outcome, Sealed
+from storage.write.candidate_case import ArrivedCandidate
+from storage.write.engine import Engine
 from tests.fault.kills.ledger import Counts, Ledger
 from tests.fault.kills.storage_process import EVENT, OPTIONS, Event, Process, kill_forked, take
 from tests.unit.storage.opening import TENANT, Bench
@@ -63,6 +69,46 @@ def taken_over(root: Path, name: str) -> EmbeddedStore:
 def kill_holders(base: Path, kills: int, seed: int, told: Callable[[Counts], None]) -> Counts:
     """Kill the holder of a shared store so many times; the next one begins with an empty disk."""
     return kill_forked(base, kills, seed, told, taken_over)
+
+
+def followed(root: Path, name: str) -> EmbeddedStore:
+    """The shared store in one of two directories, whose copy follows until the lease is over."""
+    secrets = root / "shared"
+    if not secrets.exists():
+        secrets.mkdir(mode=0o700)
+        for key in ("store.key", "log.key", "token.key", "journal.key"):
+            (secrets / key).write_bytes(_SECRET)
+            (secrets / key).chmod(0o600)
+    journal = FilesJournal(
+        root / "journal", address=name, store_format=STORE_FORMAT, lease_s=LEASE_S
+    )
+    bench = Bench(root / f"standby-{int(name.removeprefix('life')) % 2}")
+    bench.checkpoint = root / "checkpoint.txt"
+    with patch("storage.shard.LEASE_S", LEASE_S):
+        member = ShardMember(journal, "shard", secrets, ())
+        while not member.acquire():
+            with suppress(StoreCorrupt):
+                member.follow(bench.state, OPTIONS.quota_bytes)
+            time.sleep(0.01)
+    store = bench.open(options=OPTIONS, shipping=member.shipping(bench.state))
+    # Each batch is followed by a new beginning, so that most kills are amid one.
+    patch("storage.shipped._JOURNAL_PER_STORE", 0).start()
+    run = Engine.run
+
+    def run_and_begin_anew(
+        engine: Engine, batch: Sequence[ArrivedCandidate], sealed: Sequence[Sealed]
+    ) -> list[Outcome | StorageError]:
+        outcomes = run(engine, batch, sealed)
+        engine.parts.store.shorten_journal()
+        return outcomes
+
+    patch.object(Engine, "run", run_and_begin_anew).start()
+    return store
+
+
+def kill_standbys(base: Path, kills: int, seed: int, told: Callable[[Counts], None]) -> Counts:
+    """Kill the holder of a shared store so many times, amid new beginnings of its journal."""
+    return kill_forked(base, kills, seed, told, followed)
 
 
 class Woken(msgspec.Struct, kw_only=True):
