@@ -31,6 +31,7 @@ from tests.benchmarks import (
     shard,
     stall,
     startup,
+    takeover,
     tracing,
     views,
     writes,
@@ -61,6 +62,7 @@ _BENCHES: dict[str, tuple[str, Callable[[], Sequence[str | BarRow]]]] = {
     "console": ("Review where ten thousand wait, and Now fed a thousand a second", console.run),
     "keys": ("ten thousand keys: how long each act on one holds the event loop", keys.run),
     "shard": ("a journal in PostgreSQL against a bare insert and an own store", shard.run),
+    "takeover": ("a takeover of a shard, by a standby and from nothing", takeover.run),
     "startup": ("start-up, disk and memory at 100,000 memories", startup.run),
     "neighbours": ("Chroma and SuperLocalMemory on the same work", neighbours.run),
     "guards": ("five other guards: the same attacks, the same counting", guards.run),
@@ -78,6 +80,7 @@ _HEAVY = frozenset(
         "views",
         "console",
         "shard",
+        "takeover",
     }
 )
 

@@ -95,7 +95,7 @@ def _writes(server: PostgresServer) -> list[str]:
         sealing = Sealing(os.urandom(32), "writes", Stream.STORE)
         shipping = Shipping(journal=journal, sealing=sealing)
         stores = [
-            _opened(Path(scratch) / name, embedder, one)
+            opened(Path(scratch) / name, embedder, one)
             for name, one in (("own", None), ("shared", shipping))
         ]
         for store in stores:
@@ -129,7 +129,7 @@ async def _rate(store: EmbeddedStore, embedder: Embedder, batch: int) -> float:
     return count / (time.perf_counter() - started)
 
 
-def _opened(state: Path, embedder: Embedder, shipping: Shipping | None) -> EmbeddedStore:
+def opened(state: Path, embedder: Embedder, shipping: Shipping | None) -> EmbeddedStore:
     text = resources.files("policy").joinpath("default.toml").read_text("utf-8")
     return open_embedded(
         state=state,

@@ -363,7 +363,7 @@ def test_what_is_left_out_of_the_lock_is_not_in_it() -> None:
 
 HEAVY_TABLES = [
     *("after", "older", "search-quality", "views", "backends", "held", "console", "keys"),
-    *("shard", "neighbours", "guards"),
+    *("shard", "takeover", "neighbours", "guards"),
 ]
 
 
