@@ -172,7 +172,7 @@ class Operator:
         finally:
             writer.close()
         # It reads from the file that its socket makes.
-        made = SimpleNamespace(makefile=lambda _mode: received)
+        made = SimpleNamespace(makefile={"rb": received}.get)
         answer = HTTPResponse(cast("socket", made), method=method)
         answer.begin()
         return answer

@@ -144,9 +144,7 @@ async def compose(
         dialects = unhidden(dialects_of(lambda: store.ruleset), settings.model)
         telemetry = Telemetry(settings.telemetry, _routes(dialects))
         stack.push_async_callback(asyncio.to_thread, telemetry.close)
-        surroundings = _surroundings(composition, clock, telemetry, store)
-        if shard is not None:
-            surroundings.serving.holds = shard.holds
+        surroundings = _surroundings(composition, clock, telemetry, store, shard)
         stack.push_async_callback(asyncio.to_thread, surroundings.pace.close)
         rules = Rules(
             text, read=settings.ruleset_text, writer=store.writer, in_force=lambda: store.ruleset
@@ -267,9 +265,13 @@ def _readers() -> ThreadPoolExecutor:
 
 
 def _surroundings(
-    composition: Composition, clock: SteadyClock, telemetry: Telemetry, store: Store
+    composition: Composition,
+    clock: SteadyClock,
+    telemetry: Telemetry,
+    store: Store,
+    shard: ShardMember | None,
 ) -> Environment:
-    return Environment(
+    made = Environment(
         clock_ns=clock,
         random_hex=RandomPool(),
         record=telemetry.record,
@@ -277,6 +279,9 @@ def _surroundings(
         wait=composition.wait,
         trace_key=blake2b(b"traces", key=store.prints_key, digest_size=32).digest(),
     )
+    if shard is not None:
+        made.serving.holds = shard.holds
+    return made
 
 
 def _mcp(

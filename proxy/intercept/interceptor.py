@@ -206,8 +206,7 @@ class Interceptor:
         items: list[WrittenItem | StorageError] = []
         events: list[VerdictRecorded] = []
         try:
-            # A malformed proposal has to be found before the first proposal is judged, because
-            # admitted writes cannot be undone.
+            # A malformed one is found before the first is judged: no admitted write is undone.
             prepared = await self._prepared(principal, proposals, sizes, limits)
             for start in range(0, len(prepared), CHUNK_LEN):
                 chunk: list[_Intercepted | WrittenItem] = []

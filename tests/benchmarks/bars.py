@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import NamedTuple, cast
 
 import pytest
 
@@ -32,10 +32,11 @@ FAILURES = (Exception, pytest.skip.Exception, pytest.fail.Exception)
 
 def not_measured(name: str, failure: BaseException, bar: str = "") -> BarRow:
     """The row of a figure that could not be measured, with the reason."""
-    while isinstance(failure, BaseExceptionGroup):
-        failure = failure.exceptions[0]
-    said = " ".join(f"{failure}".split())[:200]
-    return BarRow(name, f"not measured: {type(failure).__name__}: {said}", bar)
+    first: BaseException = failure
+    while isinstance(first, BaseExceptionGroup):
+        first = cast("BaseExceptionGroup[BaseException]", first).exceptions[0]
+    said = " ".join(f"{first}".split())[:200]
+    return BarRow(name, f"not measured: {type(first).__name__}: {said}", bar)
 
 
 def at_most(bar: float, unit: str = "") -> str:

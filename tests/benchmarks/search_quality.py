@@ -334,7 +334,7 @@ def _fed_back(asked: list[_Asked]) -> list[str]:
 def _held_back(told: list[_Approved], seed: int, count: int | None = None) -> Floats64:
     """The change of NDCG@5 of each of the newest questions, by the approvals of the others."""
     drawn = np.random.default_rng(seed)
-    order = [told[at] for at in drawn.permutation(len(told))[:count].tolist()]
+    order = [told[int(at)] for at in drawn.permutation(len(told))[:count].tolist()]
     held = max(_HELD_BACK_MIN, len(order) * 3 // 10)
     gains: list[float] = []
     for name in {one.question.conversation for one in told}:
@@ -365,7 +365,7 @@ def _shuffled(told: list[_Approved], seed: int) -> list[_Approved]:
     for at, one in enumerate(told):
         of[one.question.conversation].append(at)
     others = {
-        at: other
+        at: int(other)
         for each in of.values()
         for at, other in zip(each, drawn.permutation(each), strict=True)
     }
@@ -374,7 +374,7 @@ def _shuffled(told: list[_Approved], seed: int) -> list[_Approved]:
 
 def _noise(told: list[_Approved], seed: int) -> Floats64:
     drawn = np.random.default_rng(seed)
-    chosen = [told[at] for at in drawn.permutation(len(told))[:_HELD_BACK_MIN].tolist()]
+    chosen = [told[int(at)] for at in drawn.permutation(len(told))[:_HELD_BACK_MIN].tolist()]
     return np.array(
         [
             _moved(one, one.scores * (1 + drawn.uniform(-0.1, 0.1, len(one.scores))))

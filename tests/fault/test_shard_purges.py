@@ -7,6 +7,7 @@ import secrets
 import shutil
 from collections.abc import Callable, Generator
 from pathlib import Path
+from unittest.mock import Mock
 
 import pytest
 
@@ -40,7 +41,7 @@ def shard(
     tmp_path: Path, server: PostgresServer, monkeypatch: pytest.MonkeyPatch
 ) -> Generator[ErasedShard]:
     """A store whose lease another process may take at once: the fence alone decides."""
-    monkeypatch.setattr(PostgresJournal, "holds", lambda _journal: True)
+    monkeypatch.setattr(PostgresJournal, "holds", Mock(return_value=True))
     name = f"purged-{secrets.token_hex(4)}"
     made = ErasedShard(
         tmp_path, lambda: member(server, name, secrets.token_hex(4), 0.0), PostgresJournal
@@ -123,7 +124,7 @@ def test_a_past_holder_that_purges_changes_nothing(
             first.lmdb.compact()
         # Overtaken after it has settled, it draws a key, and exchanges and destroys nothing.
         with monkeypatch.context() as patched:
-            patched.setattr(PostgresJournal, "settle", lambda *_given: 0)
+            patched.setattr(PostgresJournal, "settle", Mock(return_value=0))
             with pytest.raises(LeaseLost):
                 first.lmdb.compact()
         assert shard.rows() == rows
@@ -133,7 +134,7 @@ def test_a_past_holder_that_purges_changes_nothing(
         assert open_fence != postgres._FENCE
         monkeypatch.setattr(postgres, "_FENCE", open_fence)
         with monkeypatch.context() as patched:
-            patched.setattr(PostgresJournal, "settle", lambda *_given: 0)
+            patched.setattr(PostgresJournal, "settle", Mock(return_value=0))
             first.lmdb.compact()
         assert shard.rows() != rows
         first.close()

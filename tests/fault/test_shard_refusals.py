@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from unittest.mock import Mock
 
 import pytest
 
@@ -160,7 +161,7 @@ def test_keys_that_others_can_read_or_that_are_missing_refuse_the_start(
     with pytest.raises(StoreUnavailable, match=r"the shard's keys: .*keys: No such file"):
         join(keys)
     keys.mkdir(mode=0o755)
-    monkeypatch.setattr("storage.ground.trusted_files._nobody_else_in", lambda _group: False)
+    monkeypatch.setattr("storage.ground.trusted_files._nobody_else_in", Mock(return_value=False))
     with pytest.raises(StoreUnavailable, match="must be a directory that others cannot read"):
         join(keys)
     keys.chmod(0o700)

@@ -4,101 +4,40 @@
 from __future__ import annotations
 
 import asyncio
-import shutil
-from collections.abc import Callable, Generator, Iterable
-from contextlib import contextmanager
+from collections.abc import Callable
 from pathlib import Path
 from unittest.mock import patch
 
 import lmdb
 import pytest
 
-from policy.query import EVERYTHING
-from storage.embedded import EmbeddedOptions, EmbeddedStore
+from storage.embedded import EmbeddedStore
 from storage.ground import randomness
 from storage.ground.errors import (
     LeaseLost,
     OutcomeUnknown,
     StoreCorrupt,
-    StoreLocked,
     StoreUnavailable,
     TransactionFailed,
 )
-from storage.ground.state_directory import StateDirectory
 from storage.journal.files import FilesJournal
-from storage.journal.protocol import JournalRow, Stream
-from storage.journal.sealing import Batch, Position, Sealing
-from storage.shard import ShardMember
-from storage.shipped import ShippedStore, Shipping
+from storage.journal.protocol import Stream
+from storage.shipped import ShippedStore
 from storage.tables.codec import STORE_FORMAT
 from storage.values import Decision
 from tests.unit.storage.opening import (
-    TENANT,
     Bench,
-    Clock,
     candidate_of,
     say,
     submission_of,
     write,
 )
-
-OPTIONS = EmbeddedOptions(quota_bytes=1 << 28, staging_quota_bytes=1 << 26)
-SECRET = b"j" * 32
-
-
-class Shard:
-    """One shared store, and the directories of the processes that take it over."""
-
-    def __init__(self, root: Path) -> None:
-        self.root = root
-        self.clock = Clock()
-        self._secrets: Path | None = None
-
-    @property
-    def secrets(self) -> Path:
-        assert self._secrets is not None
-        return self._secrets
-
-    def journal(self, lease_s: float = 600.0) -> FilesJournal:
-        return FilesJournal(
-            self.root / "journal", address="", store_format=STORE_FORMAT, lease_s=lease_s
-        )
-
-    def open(
-        self,
-        name: str,
-        journal: FilesJournal | None = None,
-        secret: bytes = SECRET,
-        shipping: Shipping | None = None,
-    ) -> EmbeddedStore:
-        """The store in the directory of one process, whose lease it takes; a past one is over.
-
-        With `shipping` the process is a member that has the lease.
-        """
-        if shipping is None:
-            journal = journal or self.journal()
-            if not journal.holds():
-                last = journal.lease()
-                assert journal.acquire(), last
-            sealing = Sealing(secret, "shard", Stream.STORE)
-            shipping = Shipping(journal=journal, sealing=sealing)
-        state = self.root / name / "state"
-        if self._secrets is not None and not state.exists():
-            state.mkdir(mode=0o700, parents=True)
-            shutil.copytree(self._secrets, state / "secrets")
-        self._secrets = self._secrets or state / "secrets"
-        bench = Bench(self.root / name, self.clock)
-        bench.checkpoint = self.root / "checkpoint.txt"
-        return bench.open(options=OPTIONS, shipping=shipping)
+from tests.unit.storage.shards import OPTIONS, Shard, Unanswered, shard_of, texts
 
 
 @pytest.fixture
 def shard(tmp_path: Path) -> Shard:
     return Shard(tmp_path)
-
-
-def texts(store: EmbeddedStore) -> set[str]:
-    return {one.text or "" for one in store.reader.page(TENANT, EVERYTHING, 0, 99).memories}
 
 
 def test_a_holder_in_an_empty_directory_has_all_that_was_answered(shard: Shard) -> None:
@@ -237,29 +176,6 @@ def test_control_without_the_epoch_the_holder_is_overtaken_by_a_past_one(shard: 
             say(second, "of the holder")
     first.close()
     second.close()
-
-
-class Unanswered(FilesJournal):
-    """A journal whose next append gets no answer, before or after the row was stored."""
-
-    lost: str = ""
-
-    def append(self, stream: Stream, row: JournalRow) -> None:
-        with self._unanswered():
-            super().append(stream, row)
-
-    def rebase(self, stream: Stream, rows: Iterable[JournalRow]) -> None:
-        with self._unanswered():
-            super().rebase(stream, rows)
-
-    @contextmanager
-    def _unanswered(self) -> Generator[None]:
-        lost, self.lost = self.lost, ""
-        if lost == "before":
-            raise TransactionFailed("no answer")
-        yield
-        if lost == "after":
-            raise TransactionFailed("no answer")
 
 
 @pytest.mark.parametrize("lost", ["before", "after"])
@@ -433,217 +349,3 @@ def test_the_same_script_leaves_the_same_leaves_and_root_as_an_embedded_store(
 
 def _same_bytes(count: int) -> bytes:
     return b"r" * count
-
-
-def shard_of(root: Path) -> Shard:
-    root.mkdir()
-    return Shard(root)
-
-
-# ---- a standby's copy, and a journal that begins anew --------------------------------------------
-
-
-def member_of(shard: Shard, name: str) -> tuple[ShardMember, Path]:
-    """A member that does not hold the store, and its state directory."""
-    secrets = shard.root / "shared"
-    if not secrets.exists():
-        shutil.copytree(shard.secrets, secrets)
-        (secrets / "journal.key").write_bytes(SECRET)
-        (secrets / "journal.key").chmod(0o600)
-    return ShardMember(shard.journal(), "shard", secrets, ()), shard.root / name / "state"
-
-
-@contextmanager
-def rows_read() -> Generator[list[int]]:
-    """The numbers of the rows of the journal that are opened meanwhile."""
-    read = list[int]()
-    real = Sealing.open
-
-    def opened(self: Sealing, row: JournalRow, last: Position) -> tuple[Batch, Position]:
-        read.append(row.seq)
-        return real(self, row, last)
-
-    with patch.object(Sealing, "open", opened):
-        yield read
-
-
-def begin_anew(store: EmbeddedStore) -> None:
-    """Let the journal begin anew, as if it were too long."""
-
-    async def run() -> None:
-        await store.writer.run(store.lmdb.shorten_journal)
-
-    with patch("storage.shipped._JOURNAL_PER_STORE", 0):
-        asyncio.run(run())
-
-
-def numbers(shard: Shard) -> list[int]:
-    return sorted(int(one.name) for one in (shard.root / "journal" / "store").glob("0*"))
-
-
-def test_a_standby_that_followed_reads_at_its_takeover_only_what_it_lacks(shard: Shard) -> None:
-    journal = shard.journal()
-    first = shard.open("a", journal)
-    member, state = member_of(shard, "b")
-    for number in range(3):
-        say(first, f"fact {number}")
-        member.follow(state, OPTIONS.quota_bytes)
-    with rows_read() as idle:
-        member.follow(state, OPTIONS.quota_bytes)
-    assert idle == []
-    with pytest.raises(StoreLocked):
-        StateDirectory(state)
-    say(first, "the last fact")
-    first.close()
-    journal.release()
-    assert member.acquire()
-    with rows_read() as read:
-        second = shard.open("b", shipping=member.shipping(state))
-    assert read == numbers(shard)[-len(read) :]
-    assert 0 < len(read) < 3
-    assert texts(second) == {"fact 0", "fact 1", "fact 2", "the last fact"}
-    assert second.reader.check().problems == ()
-    second.close()
-    member.close()
-    # Control: a member that did not follow reads every row.
-    cold, elsewhere = member_of(shard, "c")
-    assert cold.acquire()
-    with rows_read() as read:
-        shard.open("c", shipping=cold.shipping(elsewhere)).close()
-    assert read == numbers(shard)
-    cold.close()
-
-
-def test_a_standby_whose_copy_is_damaged_names_that_and_begins_anew(shard: Shard) -> None:
-    journal = shard.journal()
-    first = shard.open("a", journal)
-    say(first, "fact")
-    first.close()
-    journal.release()
-    member, state = member_of(shard, "a")
-    data = state / "store" / "data.mdb"
-    data.write_bytes(bytes(len(data.read_bytes())))
-    with pytest.raises(StoreCorrupt, match="damaged"):
-        member.follow(state, OPTIONS.quota_bytes)
-    assert member.acquire()
-    again = shard.open("a", shipping=member.shipping(state))
-    assert texts(again) == {"fact"}
-    again.close()
-    member.close()
-
-
-def test_a_journal_that_lost_what_a_standby_has_is_refused_and_the_copy_kept(shard: Shard) -> None:
-    first = shard.open("a")
-    say(first, "fact")
-    first.close()
-    member, state = member_of(shard, "b")
-    member.follow(state, OPTIONS.quota_bytes)
-    (shard.root / "journal" / "store" / f"{numbers(shard)[-1]:020d}").unlink()
-    for _ in range(2):
-        with pytest.raises(StoreCorrupt, match="ends at row"):
-            member.follow(state, OPTIONS.quota_bytes)
-    member.close()
-
-
-@pytest.mark.parametrize("row_bytes", [1, 1 << 18])
-def test_a_journal_that_begins_anew_keeps_all_for_a_takeover_from_nothing(
-    shard: Shard, row_bytes: int
-) -> None:
-    journal = shard.journal()
-    first = shard.open("a", journal)
-    for number in range(3):
-        say(first, f"fact {number}")
-    before = numbers(shard)
-    with patch("storage.shipped._BASE_ROW_BYTES", row_bytes):
-        begin_anew(first)
-    assert numbers(shard)[0] == journal.begins(Stream.STORE) == before[-1] + 1
-    assert say(first, "after").version == 4
-    head = first.audit.head().note
-    first.close()
-    journal.release()
-    second = shard.open("b")
-    assert texts(second) == {"fact 0", "fact 1", "fact 2", "after"}
-    assert second.audit.head().note == head
-    assert second.reader.check().problems == ()
-    assert say(second, "of another holder").version == 5
-    second.close()
-
-
-def test_a_journal_of_less_than_four_times_its_store_goes_on(shard: Shard) -> None:
-    first = shard.open("a")
-    say(first, "fact")
-    before = numbers(shard)
-    asyncio.run(first.writer.run(first.lmdb.shorten_journal))
-    assert numbers(shard) == before
-    first.close()
-
-
-def test_a_standby_that_is_behind_a_new_beginning_makes_its_copy_anew(shard: Shard) -> None:
-    journal = shard.journal()
-    first = shard.open("a", journal)
-    say(first, "fact 0")
-    member, state = member_of(shard, "b")
-    member.follow(state, OPTIONS.quota_bytes)
-    say(first, "fact 1")
-    begin_anew(first)
-    say(first, "fact 2")
-    with rows_read() as read:
-        member.follow(state, OPTIONS.quota_bytes)
-    # The first row is opened before the copy is given up.
-    assert read[1:] == numbers(shard)
-    first.close()
-    journal.release()
-    assert member.acquire()
-    second = shard.open("b", shipping=member.shipping(state))
-    assert texts(second) == {"fact 0", "fact 1", "fact 2"}
-    assert second.reader.check().problems == ()
-    second.close()
-    member.close()
-
-
-@pytest.mark.parametrize("lost", ["before", "after"])
-def test_a_new_beginning_without_an_answer_is_settled(shard: Shard, lost: str) -> None:
-    journal = Unanswered(shard.root / "journal", address="", store_format=STORE_FORMAT, lease_s=600)
-    first = shard.open("a", journal)
-    say(first, "fact 0")
-    begins = journal.begins(Stream.STORE)
-    journal.lost = lost
-    begin_anew(first)
-    assert (journal.begins(Stream.STORE) > begins) == (lost == "after")
-    assert say(first, "fact 1").version == 2
-    first.close()
-    second = shard.open("b", journal)
-    assert texts(second) == {"fact 0", "fact 1"}
-    assert second.reader.check().problems == ()
-    second.close()
-
-
-@pytest.mark.parametrize("left", [0, 1])
-def test_a_journal_whose_first_rows_are_gone_is_no_new_beginning(shard: Shard, left: int) -> None:
-    """Whoever has the database drops rows, and names the next one as the beginning."""
-    journal = shard.journal()
-    first = shard.open("a", journal)
-    say(first, "fact 0")
-    member, state = member_of(shard, "b")
-    member.follow(state, OPTIONS.quota_bytes)
-    say(first, "fact 1")
-    say(first, "fact 2")
-    first.close()
-    last = numbers(shard)[-1]
-    with journal._locked() as written:
-        written.begins[Stream.STORE] = last + 1 - left
-        journal._write(written)
-    for number in numbers(shard)[: len(numbers(shard)) - left]:
-        (shard.root / "journal" / "store" / f"{number:020d}").unlink()
-    lost = f"row {last} .* another history" if left else f"row {last + 1} .* missing"
-    with pytest.raises(StoreCorrupt, match=lost):
-        shard.open("c", journal)
-    # A copy that has what is gone is kept, and shows it again.
-    for _ in range(2):
-        with pytest.raises(StoreCorrupt, match=lost):
-            member.follow(state, OPTIONS.quota_bytes)
-    assert (state / "store.copy").read_bytes()
-    with rows_read() as read, pytest.raises(StoreCorrupt):
-        member.follow(state, OPTIONS.quota_bytes)
-    assert len(read) == left
-    member.close()

@@ -1,5 +1,7 @@
 """No content: structs and labels have no place for it, and hostile strings leave bounded."""
 
+# pyright: reportPrivateUsage=false
+
 from __future__ import annotations
 
 import json

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from unittest.mock import Mock
 
 import pytest
 
@@ -114,7 +115,7 @@ def test_a_directory_that_others_can_read_is_refused(
     directory: Path, mode: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # Whoever runs this test may be alone in the group.
-    monkeypatch.setattr("storage.ground.trusted_files._nobody_else_in", lambda _group: False)
+    monkeypatch.setattr("storage.ground.trusted_files._nobody_else_in", Mock(return_value=False))
     directory.chmod(mode)
     with pytest.raises(StoreUnavailable, match="the shard's keys must be") as refused:
         keys_of(directory)
