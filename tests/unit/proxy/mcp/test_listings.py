@@ -200,10 +200,12 @@ def plans(monkeypatch: pytest.MonkeyPatch) -> list[object]:
     made: list[object] = []
 
     def counted(
-        result: JsonValue, shown: AnswerShape = results.PLAIN
+        result: JsonValue,
+        shown: AnswerShape = results.PLAIN,
+        answer: results.Answer | None = None,
     ) -> Generator[tuple[str, ...], tuple[bool, ...], JsonValue]:
         made.append(result)
-        return results.filtering(result, shown)
+        return results.filtering(result, shown, answer)
 
     monkeypatch.setattr("proxy.mcp.answers.filtering", counted)
     return made

@@ -80,8 +80,8 @@ def test_each_header_that_is_looked_up_is_among_those_that_are_read() -> None:
     named = _named_where_read()
     assert {"authorization", "content-type", "x-chroma-token", "idempotency-key"} <= named
     # What an answer has is no request's; what is only compared with one value needs no other.
-    # A cookie of odd text is left out: no session has it.
-    allowed = {"cookie", "mcp-session-id", "traceparent", "upgrade"}
+    # A cookie of odd text is left out: no session has it. An `Accept` of odd text asks for no page.
+    allowed = {"accept", "cookie", "mcp-session-id", "traceparent", "upgrade"}
     assert {name for name in named if READ_HEADERS.fullmatch(name) is None} <= allowed
 
 
