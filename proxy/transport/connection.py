@@ -571,6 +571,10 @@ class ResponseWriter(asyncio.Transport):
         """Whether the socket is closing."""
         return self._real.is_closing()
 
+    def is_reading(self) -> bool:
+        """Whether bytes are being read from the socket."""
+        return self._real.is_reading()
+
     def pause_reading(self) -> None:
         """Stop handing bytes of the body to aiohttp, because it cannot take more now."""
         self._connection.pause()
@@ -579,6 +583,14 @@ class ResponseWriter(asyncio.Transport):
         """Hand bytes of the body to aiohttp again."""
         self._connection.resume()
 
+    def get_write_buffer_size(self) -> int:
+        """The number of written bytes that the peer has not read."""
+        return self._real.get_write_buffer_size()
+
     def close(self) -> None:
         """Close the socket after the bytes that are already written were sent."""
         self._real.close()
+
+    def abort(self) -> None:
+        """Close the socket at once; unsent bytes are lost."""
+        self._real.abort()

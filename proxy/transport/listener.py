@@ -32,7 +32,7 @@ from proxy.transport.exchange import (
 )
 from proxy.transport.fixed_answers import CONTINUE
 from proxy.transport.head import HostRules, ask_for_body, body_of, check_behind, head_of
-from proxy.transport.request import ReceivedRequest, WholeAnswer, response_of, stream_of
+from proxy.transport.request import ReceivedRequest, response_of, stream_of
 from proxy.transport.responses import AnswerFailure, attempt, problem, refusal_for, refuse
 from proxy.transport.stop import Stop
 from proxy.transport.streamed_answers import StreamedAnswers
@@ -211,7 +211,7 @@ class Listener:
             self.in_flight -= 1
         if isinstance(done, AnswerFailure):
             return None
-        if isinstance(done, WholeAnswer):
+        if not done.prepared:
             await request.send(done)
         return done
 
@@ -258,13 +258,7 @@ class Listener:
         known = bool(answered.principal) and not welcome.over
         stays = certain and known and request.stays and not self._closing
         if answered.pieces is None:
-            return response_of(
-                answered.reply,
-                headers,
-                stays=stays,
-                version=request.version,
-                method=request.method,
-            )
+            return response_of(answered.reply, headers, stays=stays)
         response = stream_of(answered.reply, headers, stays=stays)
         await self._streams.send(request, response, answered.pieces, welcome.gone)
         return response

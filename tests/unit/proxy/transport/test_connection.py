@@ -15,7 +15,6 @@ import pytest
 from aiohttp import web
 
 from proxy.seams.faults import Busy
-from proxy.seams.operation import HttpReply
 from proxy.settings.table import Limits, SettingsError
 from proxy.transport.auth import Peer
 from proxy.transport.connection import (
@@ -30,7 +29,7 @@ from proxy.transport.connection import (
     may_begin,
 )
 from proxy.transport.crowd import BURST, Crowd, RequestTurn, Turns
-from proxy.transport.request import ReceivedRequest, response_of
+from proxy.transport.request import ReceivedRequest
 
 LIMITS = Limits(
     body_bytes_max=1_024,
@@ -187,7 +186,7 @@ class Replying(Listening):
 
     async def answer(self, request: ReceivedRequest) -> web.StreamResponse | None:
         self.came.append(request)
-        response = response_of(HttpReply(status=200), {}, stays=True)
+        response = web.Response()
         await request.send(response)
         return response
 
