@@ -56,7 +56,6 @@ ALLOWED: dict[str, frozenset[str]] = {
         "errno",
         "fcntl",
         "grp",
-        "hmac",
         "os",
         "pathlib",
         "pwd",
