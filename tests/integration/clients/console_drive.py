@@ -105,7 +105,7 @@ class Drive:
         page = self.open(context, "/review")
         self.tab_to(page, f'a[href$="{self.asked["by_keyboard"]}"]')
         page.keyboard.press("Enter")
-        page.wait_for_url("**/review/?*")
+        page.wait_for_url(f"**/review/{self.asked['by_keyboard']}")
         self.tab_to(page, "input[name=strike]")
         page.keyboard.press("Space")
         self.tab_to(page, "button[value=approve]")
