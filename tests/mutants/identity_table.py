@@ -208,7 +208,7 @@ IDENTITY: Final = (
         name="chunks are read on any version",
         invariant="no reader finds another end of a request than ours",
         where="proxy.transport.request:ReceivedRequest.__init__",
-        fault=replaced("request.version == HttpVersion11", "request.version"),
+        fault=replaced("tuple(request.version) == _HTTP_11", "tuple(request.version)"),
         tests=one_test(
             _HTTP_MALFORMED,
             "test_chunks_on_http_1_0_are_refused_and_nothing_behind_them_is_answered",
