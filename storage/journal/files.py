@@ -31,6 +31,7 @@ from storage.journal.lease import LeaseDeadline, boot_id, boot_s
 from storage.journal.protocol import Journal, JournalRow, LeaseRecord, Stream
 
 _STATE: Final = "state"
+_UNFINISHED: Final = "unfinished"
 _CHANGED: Final = "changed"
 """The directory of rows that replace others or follow them, once all of them are durable."""
 
@@ -127,7 +128,7 @@ class FilesJournal(Journal):
             first = before == self._before(state, stream)
             follows = first or self._path(stream, before).exists()
             self._refuse_unless(held=follows and not path.exists())
-            beside = self._directory / stream / "unfinished"
+            beside = self._directory / stream / _UNFINISHED
             try:
                 beside.unlink(missing_ok=True)
                 _write_new(beside, row)
@@ -237,7 +238,7 @@ class FilesJournal(Journal):
     def _change(
         self, state: _State, stream: Stream, rows: Iterable[JournalRow], begins: int
     ) -> None:
-        unfinished = self._directory / "unfinished"
+        unfinished = self._directory / _UNFINISHED
         try:
             shutil.rmtree(unfinished, ignore_errors=True)
             unfinished.mkdir(mode=DIRECTORY_MODE)
@@ -265,8 +266,10 @@ class FilesJournal(Journal):
             if path.name.isdigit() and int(path.name) < begins:
                 path.unlink()
         fsync_directory(self._directory / stream)
-        shutil.rmtree(changed)
+        # The name ends in one step: a kill amid the removal would leave a change without its number.
+        changed.rename(self._directory / _UNFINISHED)
         fsync_directory(self._directory)
+        shutil.rmtree(self._directory / _UNFINISHED)
 
 
 _decode_change: Final = msgspec.msgpack.Decoder(tuple[Stream, int]).decode

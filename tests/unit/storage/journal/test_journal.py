@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 from collections.abc import Callable, Generator
 from pathlib import Path
 from unittest.mock import patch
@@ -23,6 +24,7 @@ from storage.tables.codec import STORE_FORMAT
 from tests.postgres_server import PostgresServer, member, serving
 
 LONG_S = 600.0
+_KILLED = 9
 Opened = Callable[..., Journal]
 
 
@@ -229,6 +231,64 @@ def test_a_change_of_several_rows_that_a_crash_cuts_is_whole_or_not_there(
             assert found in (before, after)
     journal.exchange(Stream.STORE, after)
     assert list(files().since(Stream.STORE, 0)) == after
+
+
+@pytest.mark.parametrize("change", ["exchange", "rebase"])
+def test_a_change_of_several_rows_is_whole_or_not_there_wherever_a_kill_cuts_it(
+    tmp_path: Path, change: str
+) -> None:
+    """A kill before each change of a name in the directory, until one change ends without."""
+    given = {"exchange": [row(1, b"x"), row(2, b"y")], "rebase": [row(3), row(4)]}[change]
+
+    def opened_in(directory: Path) -> FilesJournal:
+        return FilesJournal(directory, address="", store_format=STORE_FORMAT, lease_s=LONG_S)
+
+    outcomes = list[bool]()
+    for step in range(1, 100):
+        directory = tmp_path / str(step)
+        journal = opened_in(directory)
+        assert journal.acquire()
+        before = filled(journal, 2)
+        killed = _killed_at(
+            step, lambda journal=journal: getattr(journal, change)(Stream.STORE, given)
+        )
+        after = opened_in(directory)
+        found = list(after.since(Stream.STORE, after.begins(Stream.STORE) - 1))
+        assert found in (before, given)
+        outcomes.append(found == given)
+        if found == before:
+            getattr(journal, change)(Stream.STORE, given)
+        assert list(after.since(Stream.STORE, after.begins(Stream.STORE) - 1)) == given
+        if not killed:
+            break
+    # Once there it stays, and kills hit both sides.
+    assert outcomes == sorted(outcomes)
+    assert outcomes.count(False) > 2
+    assert outcomes.count(True) > 5
+
+
+def _killed_at(step: int, work: Callable[[], None]) -> bool:
+    """Whether a process that works was killed before its n-th change of a name."""
+    child = os.fork()
+    if child == 0:
+        left, code = step, 1
+
+        def count(event: str, given: tuple[object, ...]) -> None:
+            nonlocal left
+            del given
+            left -= event in ("os.rename", "os.remove", "os.rmdir", "os.mkdir")
+            if not left:
+                os._exit(_KILLED)
+
+        try:
+            sys.addaudithook(count)
+            work()
+            code = 0
+        finally:
+            os._exit(code)
+    ended = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+    assert ended in (0, _KILLED)
+    return ended == _KILLED
 
 
 def test_an_append_that_the_disk_refused_is_unknown_until_it_is_settled(files: Opened) -> None:
