@@ -266,7 +266,7 @@ class FilesJournal(Journal):
             if path.name.isdigit() and int(path.name) < begins:
                 path.unlink()
         fsync_directory(self._directory / stream)
-        # The name ends in one step: a kill amid the removal would leave a change without its number.
+        # The name ends in one step: a kill amid a removal would leave a change without its stream.
         changed.rename(self._directory / _UNFINISHED)
         fsync_directory(self._directory)
         shutil.rmtree(self._directory / _UNFINISHED)

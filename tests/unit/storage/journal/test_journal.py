@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Callable, Generator
+from functools import partial
 from pathlib import Path
 from unittest.mock import patch
 
@@ -249,9 +250,7 @@ def test_a_change_of_several_rows_is_whole_or_not_there_wherever_a_kill_cuts_it(
         journal = opened_in(directory)
         assert journal.acquire()
         before = filled(journal, 2)
-        killed = _killed_at(
-            step, lambda journal=journal: getattr(journal, change)(Stream.STORE, given)
-        )
+        killed = _killed_at(step, partial(getattr(journal, change), Stream.STORE, given))
         after = opened_in(directory)
         found = list(after.since(Stream.STORE, after.begins(Stream.STORE) - 1))
         assert found in (before, given)
