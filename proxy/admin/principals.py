@@ -38,7 +38,7 @@ from proxy.intercept.shadow import TokenSigner, landing_class, stored_of
 from proxy.seams.environment import Environment
 from proxy.seams.faults import MalformedRequest, NotFound
 from proxy.transport.auth import Authenticator, mint_key
-from storage.features.registered import PutKey
+from storage.features.registered import NoteToken, PutKey
 from storage.features.trust import OriginTrust, RestoreOrigin, RestoreTrust
 from storage.interfaces import MemoryReader, MemoryWriter
 from storage.values import KeyRecord
@@ -177,6 +177,9 @@ class Credentials:
             raise MalformedRequest(f"to_class: this text lands in {landing.value}")
         expires_at_ms = now_ms + asked.expires_in_seconds * 1_000
         granted = self._signer.mint(candidate, memory, expires_at_ms)
+        await self._writer.order(
+            NoteToken(candidate.principal_id, candidate.tenant, granted.to_class, call.operator)
+        )
         return TokenView(token=granted.token, nonce=nonce, expires_at_ms=expires_at_ms)
 
     def _promoted(self, asked: TokenRequest, nonce: str) -> Candidate:
