@@ -23,7 +23,7 @@ import lmdb
 from policy.model import CandidateId
 from policy.verdict import InvariantBroken
 from storage.ground.errors import StoreLocked, StoreUnavailable
-from storage.ground.state_directory import destroy_file, fsync_directory, write_durably
+from storage.ground.state_directory import destroy_file, write_durably
 from storage.staging.held_file import StagingFile
 from storage.staging.undecided import KEY_LEN, Undecided, name_of, new_key, packed, seal, unseal
 from storage.values import Sealed, StagedContents
@@ -214,10 +214,10 @@ class Staging:
         with self._erasing:
             some = self._condemned[:]
             # Key files are erased one by one, because the writer's commits wait for the same disk.
+            # The removals need not be durable: a file that comes back in a crash has no key, and
+            # the next start removes it.
             for candidate_id in some:
                 destroy_file(self._key_path(candidate_id), KEY_LEN)
-            if some:
-                fsync_directory(self._key_directory)
             # Candidates that were condemned meanwhile come after the erased ones, and stay listed.
             del self._condemned[: len(some)]
 

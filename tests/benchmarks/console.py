@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import re
+import sys
 import tempfile
 import time
 from asyncio.subprocess import PIPE, Process
@@ -15,6 +16,7 @@ from typing import Any, Final
 
 import numpy as np
 
+from proxy.cli.run import SWITCH_S
 from storage.audit import VerdictLeaf, decode_leaf
 from tests.benchmarks.held import REFUSED, WAITING, fill, writes_ms
 from tests.integration.browser import why_no_browser
@@ -41,6 +43,8 @@ PAGE_MS, PAGE_KB, DENY_S, P99, TAB, WRITES = 300, 200, 5, 1.5, 10, 0.95
 
 def run(feed_s: float = FEED_S) -> list[str]:
     """Review and its bulk denial, then writes beside one reader of Now, then a tab left open."""
+    # As `mnemogate run` does, which this process does not start.
+    sys.setswitchinterval(SWITCH_S)
     return [
         *asyncio.run(_review()),
         *asyncio.run(_writes_beside_a_reader()),
