@@ -20,7 +20,6 @@ from policy.model import ChangeKind, ForwardStatus, MemoryClass, Scope, SourceKi
 from policy.query import EVERYTHING
 from storage.embedded import EmbeddedStore
 from storage.features.confirm_memory import ConfirmMemory
-from storage.journal.files import FilesJournal
 from storage.journal.protocol import Journal, JournalRow, Stream
 from storage.journal.sealing import Sealing, key_id_of
 from storage.journal.segment_keys import SegmentKeys
@@ -28,6 +27,7 @@ from storage.shipped import Shipping
 from storage.tables.codec import STORE_FORMAT
 from storage.values import Decision, GuardedServer, Outcome
 from tests.fault.crashing import OPTIONS
+from tests.files_journal import FilesJournal
 from tests.unit.storage.opening import (
     BY,
     OPERATOR,

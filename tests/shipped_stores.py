@@ -12,12 +12,12 @@ from pathlib import Path
 from typing import Final
 from unittest.mock import patch
 
-from storage.journal.files import FilesJournal
 from storage.journal.protocol import Stream
 from storage.journal.sealing import Sealing
 from storage.shipped import ShippedStore, Shipping
 from storage.tables.codec import STORE_FORMAT, Digests
 from storage.tables.lmdb_store import LmdbStore
+from tests.files_journal import FilesJournal
 
 SECRET: Final = b"j" * 32
 

@@ -30,7 +30,7 @@ from storage.journal.database import (
     check_server,
 )
 from storage.journal.lease import LeaseDeadline, boot_s
-from storage.journal.protocol import Journal, JournalRow, LeaseRecord, Stream
+from storage.journal.protocol import Journal, JournalRow, LeaseRecord, Stream, StreamStatus
 
 _LEASE: Final = "lease"  # the line of statements about the lease, which no append may delay
 _ASK_AGAIN_S: Final = 0.25
@@ -79,13 +79,28 @@ _RENEW: Final = """
 update mnemogate.lease set until = clock_timestamp() + $3 * interval '1 second'
 where store = $1 and holder = $2 returning store
 """
+# A holder that is asked to step down has another name than it believes, so that it cannot renew. It
+# is over with its deadline, or when it gives the lease up by the name that it has now.
+_STEP_DOWN: Final = """
+update mnemogate.lease set holder = '-' || ltrim(holder, '-')
+where store = $1 and until > clock_timestamp() returning store
+"""
 _RELEASE: Final = """
-update mnemogate.lease set until = to_timestamp(0) where store = $1 and holder = $2
+update mnemogate.lease set until = to_timestamp(0)
+where store = $1 and holder in ($2::text, '-' || $2::text)
 """
 _LAST_LEASE: Final = """
 select holder, address, format,
   extract(epoch from until - clock_timestamp())::float8 as remaining_s
 from mnemogate.lease where store = $1 and holder <> ''
+"""
+_STREAMS: Final = """
+select head.stream, head.epoch, base as begins, head.seq, count(body) as rows,
+  head.seq + 1 - base - count(body) as missing,
+  coalesce(sum(octet_length(body)), 0)::bigint as bytes
+from mnemogate.head left join mnemogate.journal on journal.store = head.store
+  and journal.stream = head.stream and journal.seq between base and head.seq
+where head.store = $1 group by head.store, head.stream order by head.stream desc
 """
 _APPEND: Final = """
 with fence as (
@@ -140,20 +155,27 @@ class PostgresJournal(Journal):
         self._deadline = LeaseDeadline(member.lease_s)
         self._epochs = dict[Stream, int]()
 
-    def prepare(self) -> tuple[str, ...]:
+    def prepare(self, *, joins: bool = True) -> tuple[str, ...]:
         """Check the server, make the tables where there are none, and enrol the store. Blocks.
 
-        Returns remarks for the operator.
+        Returns remarks for the operator. Without `joins` nothing is made or enrolled.
 
         Raises:
             UnfitDatabase: The server would lose what it confirms, or this role may not append.
-            StoreUnavailable, TransactionFailed: The database does not answer.
+            StoreUnavailable: The database does not answer; or there is no such store, which an
+                operator wants to look at.
+            TransactionFailed: The database does not answer.
         """
         store = self._member.store
 
         async def prepared(connection: Session) -> tuple[str, ...]:
             remarks = await check_server(connection)
-            if not (await connection.fetch(_EXISTS))[0]["there"]:
+            there = (await connection.fetch(_EXISTS))[0]["there"]
+            if not joins:
+                if not there or not await connection.fetch(_HEAD, store, Stream.STORE):
+                    raise StoreUnavailable("the database has no shard of this name")
+                return remarks
+            if not there:
                 # Of two members that make them at once, one fails when the other has made them.
                 with suppress(AlreadyThere):
                     await connection.execute(_SCHEMA)
@@ -206,7 +228,16 @@ class PostgresJournal(Journal):
         found = self._ask(_LEASE, _LAST_LEASE, self._member.store)
         return LeaseRecord(**dict(found[0])) if found else None
 
+    def step_down(self) -> bool:
+        """Let the holder's lease not be renewed (`Journal.step_down`)."""
+        return bool(self._ask(_LEASE, _STEP_DOWN, self._member.store))
+
     # ---- rows ------------------------------------------------------------------------------------
+
+    def streams(self) -> tuple[StreamStatus, ...]:
+        """What is stored of each stream (`Journal.streams`)."""
+        found = self._ask(_LEASE, _STREAMS, self._member.store, limit_s=_READ_S)
+        return msgspec.convert([dict(one) for one in found], tuple[StreamStatus, ...])
 
     def append(self, stream: Stream, row: JournalRow) -> None:
         """Store a row as the next one of a stream (`Journal.append`)."""

@@ -53,6 +53,21 @@ class LeaseRecord(msgspec.Struct, frozen=True, kw_only=True):
     remaining_s: float
 
 
+class StreamStatus(msgspec.Struct, frozen=True, kw_only=True):
+    """What is stored of one stream: its rows from `begins` to `seq`, but for those `missing`.
+
+    `bytes` is the length of the bodies of these rows.
+    """
+
+    stream: Stream
+    epoch: int
+    begins: int
+    seq: int
+    rows: int
+    missing: int
+    bytes: int
+
+
 class Journal(Protocol):
     """The journal of one store, as one process uses it.
 
@@ -98,6 +113,18 @@ class Journal(Protocol):
         """The last lease of the store, of this holder or another; None if there was none."""
         ...
 
+    def step_down(self) -> bool:
+        """Let the holder's lease not be renewed; return whether there is one. No lease is needed.
+
+        The lease lasts until its deadline, so that its holder may answer until it learns of this,
+        and may end it before.
+        """
+        ...
+
+    def streams(self) -> tuple[StreamStatus, ...]:
+        """What is stored of each stream, the store's first. No lease is needed."""
+        ...
+
     def append(self, stream: Stream, row: JournalRow) -> None:
         """Store a row as the next one of a stream; when this returns, the row is durable.
 
@@ -131,8 +158,7 @@ class Journal(Protocol):
 
         Raises:
             StoreCorrupt: A row is missing, or the last row is before `seq`.
-            StoreUnavailable: A new beginning has replaced rows that were not read yet; a journal of
-                files raises StoreCorrupt for them.
+            StoreUnavailable: A new beginning has replaced rows that were not read yet.
         """
         ...
 

@@ -14,7 +14,6 @@ import pytest
 
 from storage.embedded import EmbeddedStore
 from storage.ground.errors import LeaseLost, StoreCorrupt, StoreRolledBack, StoreUnavailable
-from storage.journal.files import FilesJournal
 from storage.journal.protocol import JournalRow, Stream
 from storage.journal.sealing import NO_KEY, Sealing
 from storage.shipped import ShippedStore, Shipping
@@ -37,6 +36,7 @@ from tests.erased_shards import (
     vouched,
 )
 from tests.fault.kills.purge_process import STEPS, killed_while_purging
+from tests.files_journal import FilesJournal
 from tests.unit.storage.opening import say
 
 KINDS = (plain, vouched, server_keyed)

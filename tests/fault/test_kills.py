@@ -9,7 +9,6 @@ from unittest.mock import patch
 
 import pytest
 
-from storage.journal.files import FilesJournal
 from storage.journal.protocol import Stream
 from storage.journal.sealing import Write
 from storage.shipped import _parts
@@ -20,6 +19,7 @@ from tests.fault.kills.holder_process import kill_holders, kill_standbys, wake_h
 from tests.fault.kills.ledger import Counts, Ledger, Told
 from tests.fault.kills.sidecar_process import kill_sidecars
 from tests.fault.kills.storage_process import kill_forked
+from tests.files_journal import FilesJournal
 
 ADMITTED = Told("admit", 1)
 

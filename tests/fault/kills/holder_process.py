@@ -25,7 +25,6 @@ import msgspec
 from policy.query import EVERYTHING
 from storage.embedded import EmbeddedStore
 from storage.ground.errors import StorageError, StoreCorrupt
-from storage.journal.files import FilesJournal
 from storage.journal.lease import Renewal
 from storage.journal.protocol import Stream
 from storage.journal.sealing import Sealing
@@ -37,6 +36,7 @@ from storage.write.candidate_case import ArrivedCandidate
 from storage.write.engine import Engine
 from tests.fault.kills.ledger import Counts, Ledger
 from tests.fault.kills.storage_process import EVENT, OPTIONS, Event, Process, kill_forked, take
+from tests.files_journal import FilesJournal
 from tests.unit.storage.opening import TENANT, Bench
 
 LEASE_S: Final = 1.0

@@ -14,11 +14,11 @@ from unittest.mock import patch
 
 from storage.ground.state_directory import destroy_file
 from storage.journal import postgres
-from storage.journal.files import FilesJournal
 from storage.journal.postgres import PostgresJournal
 from storage.journal.protocol import JournalRow, Stream
 from storage.journal.segment_keys import SegmentKeys
 from tests.erased_shards import ErasedShard, filled, purge, short_segments
+from tests.files_journal import FilesJournal
 
 STEPS: Final = (
     "keys listed",

@@ -12,11 +12,11 @@ from storage.embedded import EmbeddedOptions, EmbeddedStore
 from storage.ground.errors import (
     TransactionFailed,
 )
-from storage.journal.files import FilesJournal
 from storage.journal.protocol import JournalRow, Stream
 from storage.journal.sealing import Sealing
 from storage.shipped import Shipping
 from storage.tables.codec import STORE_FORMAT
+from tests.files_journal import FilesJournal
 from tests.unit.storage.opening import (
     TENANT,
     Bench,

@@ -20,11 +20,11 @@ from storage.ground.errors import (
     StoreUnavailable,
     TransactionFailed,
 )
-from storage.journal.files import FilesJournal
 from storage.journal.protocol import Stream
 from storage.shipped import ShippedStore
 from storage.tables.codec import STORE_FORMAT
 from storage.values import Decision
+from tests.files_journal import FilesJournal
 from tests.unit.storage.opening import (
     Bench,
     candidate_of,

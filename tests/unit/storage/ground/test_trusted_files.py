@@ -208,7 +208,6 @@ _NO_OPERATORS_FILES = {
     "storage/ground/state_directory.py",  # the state's own marker
     "storage/sealed_log/sealed_file.py",  # the state's own
     "storage/shipped.py",  # the state's own mark of a copy
-    "storage/journal/files.py",  # the journal's own directory, whose rows are sealed
     "storage/journal/lease.py",  # /proc
     "proxy/admin/insight.py",  # the shipped categories
     "storage/staging/staging.py",

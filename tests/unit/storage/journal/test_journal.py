@@ -18,10 +18,10 @@ from storage.ground.errors import (
     TransactionFailed,
     UnknownFormat,
 )
-from storage.journal.files import FilesJournal
 from storage.journal.lease import Renewal
 from storage.journal.protocol import Journal, JournalRow, Stream
 from storage.tables.codec import STORE_FORMAT
+from tests.files_journal import FilesJournal
 from tests.postgres_server import PostgresServer, member, serving
 
 LONG_S = 600.0
@@ -311,3 +311,65 @@ def test_a_lease_is_renewed_until_it_is_lost(opened: Opened) -> None:
     renewal.stop()
     assert not first.holds()
     assert second.holds()
+
+
+def test_what_is_stored_of_each_stream_is_counted(opened: Opened) -> None:
+    journal = opened()
+    assert [(one.stream, one.rows, one.epoch) for one in journal.streams()] == [
+        (Stream.STORE, 0, 0),
+        (Stream.SESSIONS, 0, 0),
+    ]
+    assert journal.acquire()
+    filled(journal, 3)
+    found = opened().streams()[0]
+    assert (found.begins, found.seq, found.rows, found.missing, found.bytes) == (1, 3, 3, 0, 3)
+    assert (found.epoch, journal.streams()[1].seq) == (1, 0)
+    journal.rebase(Stream.STORE, [row(4, b"four"), row(5, b"five")])
+    found = opened().streams()[0]
+    assert (found.begins, found.seq, found.rows, found.missing, found.bytes) == (4, 5, 2, 0, 8)
+
+
+def test_a_row_that_is_gone_is_counted_as_missing(files: Opened, tmp_path: Path) -> None:
+    journal = files()
+    assert journal.acquire()
+    filled(journal, 3)
+    (tmp_path / "journal" / "store" / f"{2:020d}").unlink()
+    found = journal.streams()[0]
+    assert (found.seq, found.rows, found.missing, found.bytes) == (3, 2, 1, 2)
+
+
+def test_a_holder_that_is_asked_to_step_down_renews_no_more_and_ends_its_own_lease(
+    opened: Opened,
+) -> None:
+    first, second, asking = opened(), opened(), opened()
+    assert not asking.step_down()
+    assert first.acquire()
+    first.renew()
+    # Asking twice is asking once.
+    assert asking.step_down()
+    assert asking.step_down()
+    # Until it learns of that, it may answer: no one else has the store.
+    assert first.holds()
+    assert not second.acquire()
+    with pytest.raises(LeaseLost):
+        first.renew()
+    assert not first.holds()
+    assert not second.acquire()
+    first.release()
+    assert second.acquire()
+    assert not first.acquire()
+
+
+def test_a_past_holder_does_not_end_the_lease_of_one_that_is_asked_to_step_down(
+    opened: Opened,
+) -> None:
+    first, second, third = opened(lease_s=0.0), opened(), opened()
+    assert first.acquire()
+    assert second.acquire()
+    assert third.step_down()
+    first.release()
+    assert second.holds()
+    assert not third.acquire()
+    # Control: the one that was asked ends it.
+    second.release()
+    assert third.acquire()

@@ -1,7 +1,8 @@
 """A journal in a directory: one file for each row, and one for the lease and the epochs.
 
-It is the reference for other journals, for tests, and for processes on one machine: the lease ends
-by the machine's own clock. Each call holds `flock` on the directory. A row is written beside and
+The reference for the journal in PostgreSQL: what a journal promises is tested on both, and the
+suites of the store run on this one without a database. The lease ends by the machine's own clock.
+Each call holds `flock` on the directory. A row is written beside and
 then renamed to its number, so that it is whole or not there. Rows that change together are moved
 from a directory whose name, once durable, is the change.
 """
@@ -28,7 +29,7 @@ from storage.ground.errors import (
 from storage.ground.randomness import random_bytes
 from storage.ground.state_directory import DIRECTORY_MODE, FILE_MODE, fsync_directory, write_durably
 from storage.journal.lease import LeaseDeadline, boot_id, boot_s
-from storage.journal.protocol import Journal, JournalRow, LeaseRecord, Stream
+from storage.journal.protocol import Journal, JournalRow, LeaseRecord, Stream, StreamStatus
 
 _STATE: Final = "state"
 _UNFINISHED: Final = "unfinished"
@@ -104,9 +105,19 @@ class FilesJournal(Journal):
         """End the lease, if this process has it."""
         self._deadline.end()
         with self._locked() as state:
-            if state.holder == self._holder:
+            if state.holder.lstrip("-") == self._holder:
                 state.until_s = 0.0
                 self._write(state)
+
+    def step_down(self) -> bool:
+        """Let the holder's lease not be renewed."""
+        with self._locked() as state:
+            if state.remaining_s() <= 0:
+                return False
+            # The holder ends the lease by this name; it has no other right by it.
+            state.holder = "-" + state.holder.lstrip("-")
+            self._write(state)
+        return True
 
     def lease(self) -> LeaseRecord | None:
         """The last lease of the store; None if there was none."""
@@ -119,6 +130,25 @@ class FilesJournal(Journal):
                 format=state.format,
                 remaining_s=state.remaining_s(),
             )
+
+    def streams(self) -> tuple[StreamStatus, ...]:
+        """What is stored of each stream, the store's first."""
+        with self._locked() as state:
+            return tuple(self._status(state, stream) for stream in Stream)
+
+    def _status(self, state: _State, stream: Stream) -> StreamStatus:
+        begins, last = self._before(state, stream) + 1, self._last(state, stream)
+        numbered = [self._path(stream, seq) for seq in range(begins, last + 1)]
+        bodies = [_decode_row(path.read_bytes()).body for path in numbered if path.exists()]
+        return StreamStatus(
+            stream=stream,
+            epoch=state.epochs.get(stream, 0),
+            begins=begins,
+            seq=last,
+            rows=len(bodies),
+            missing=len(numbered) - len(bodies),
+            bytes=sum(map(len, bodies)),
+        )
 
     def append(self, stream: Stream, row: JournalRow) -> None:
         """Store a row as the next one of a stream."""
