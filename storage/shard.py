@@ -3,20 +3,32 @@
 from __future__ import annotations
 
 import shutil
-from contextlib import ExitStack, suppress
+from contextlib import ExitStack, closing, suppress
 from hashlib import blake2b
 from pathlib import Path
 from typing import Final
 
+import msgspec
+
 from storage.ground.errors import StorageError, StoreCorrupt, StoreUnavailable
 from storage.ground.randomness import random_bytes
-from storage.ground.state_directory import StateDirectory, adopt_secrets, shared_secret
+from storage.ground.state_directory import (
+    StateDirectory,
+    adopt_secrets,
+    holds_a_store,
+    shared_secret,
+)
 from storage.journal.lease import Renewal
-from storage.journal.protocol import Journal, Stream
-from storage.journal.sealing import Sealing
+from storage.journal.protocol import Journal, LeaseRecord, Stream, StreamStatus
+from storage.journal.sealing import TERM_LEN, Sealing
 from storage.journal.segment_keys import SegmentKeys
-from storage.shipped import ShippedStore, Shipping
-from storage.tables.codec import STORE_FORMAT, Digests
+from storage.sealed_log.sealed_file import read_contents
+from storage.sealed_log.session_log import DIRECTORY, NAME, records_of, session_keys
+from storage.sealed_log.shared_log import SharedRecords
+from storage.shipped import COPY_MARK, ShippedStore, Shipping, base_of
+from storage.tables.codec import STORE_FORMAT, Digests, refuse_unknown
+from storage.tables.lmdb_store import View
+from storage.tables.read_only import read_only
 
 LEASE_S: Final = 10.0
 _HOLDER_LEN: Final = 16
@@ -24,6 +36,18 @@ _KEPT: Final = (
     "purges and erasures do not reach the journal without `keys` of [shard]: the database, its log "
     "and its backups keep what they took, for whoever has journal.key"
 )
+
+
+class ShardStatus(msgspec.Struct, frozen=True, kw_only=True):
+    """What a database has of a shard."""
+
+    name: str
+    holder: str | None  # the address of the member that holds the store; None if no one does
+    lease: LeaseRecord | None  # the last one, which may be over
+    streams: tuple[StreamStatus, ...]
+    # Why no member can start: the store's last row is missing, or does not open; None: it opens.
+    unreadable: str | None
+    remarks: tuple[str, ...]
 
 
 class ShardMember:
@@ -118,6 +142,67 @@ class ShardMember:
         last = self._journal.lease()
         return last.address if last is not None and last.remaining_s > 0 else None
 
+    def status(self) -> ShardStatus:
+        """What the database has of the shard; nothing is changed.
+
+        Raises:
+            StoreUnavailable: The database does not answer, or the keys cannot be read.
+        """
+        streams, unreadable = self._journal.streams(), None
+        try:
+            self._shipping.open_row(streams[0].seq)
+        except StoreCorrupt as error:
+            unreadable = str(error)
+        return ShardStatus(
+            name=self._shipping.sealing.store,
+            holder=self.holder(),
+            lease=self._journal.lease(),
+            streams=streams,
+            unreadable=unreadable,
+            remarks=self.remarks,
+        )
+
+    def step_down(self) -> bool:
+        """Ask the holder to give the store up; return whether there is one.
+
+        It learns of that when it renews its lease, and does not take the store again at once.
+
+        Raises:
+            StoreUnavailable: The database does not answer.
+        """
+        return self._journal.step_down()
+
+    def create(self, state: Path) -> None:
+        """Append the store in a stopped state directory as the shard's first rows.
+
+        All of the store is appended, or nothing of it. The directory is not changed. What waits
+        there for a person, and the recall ledger, are not in a journal.
+
+        Raises:
+            StoreUnavailable: The shard has a store or a holder; or the directory has no whole store
+                of its own, or other secrets than the shard; or the database does not answer.
+            StoreLocked: A gate has the directory.
+            StoreCorrupt: A value of the store is damaged.
+            TransactionFailed: The database failed; nothing was appended, or all.
+        """
+        if not holds_a_store(state) or (state / COPY_MARK).exists():
+            raise StoreUnavailable(f"there is no store of its own in {state}")
+        with closing(StateDirectory(state)) as directory:
+            shipping, key = self.shipping(state), directory.secrets().store_key
+            if not self.acquire() or shipping.journal.settle(Stream.STORE):
+                raise StoreUnavailable("it has a store already, or a member that holds it")
+            with read_only(directory.store, Digests(key)) as view:
+                records = _sessions(view, state, key)
+                if problem := next(view.problems(), None):
+                    raise StoreCorrupt(problem)
+                if records:
+                    shared = SharedRecords(shipping.journal, shipping.sealing)
+                    # After a creation that did not end there may be rows of sessions.
+                    shared.read()
+                    shared.write(records, replace=True)
+                rows = base_of(view, shipping.sealing, 0, random_bytes(TERM_LEN))
+                shipping.journal.rebase(Stream.STORE, rows)
+
     def release(self) -> None:
         """Let another member take the store over at once; call it after the store was closed."""
         if self._renewal is not None:
@@ -137,16 +222,45 @@ class ShardMember:
         return self._shipping
 
     def close(self) -> None:
-        """Give the store up and close the connections; call nothing after it."""
+        """Give the store up and close the connections. Idempotent; call nothing else after it."""
         self._end_following()
         self.release()
         self._journal.close()
 
 
+def _sessions(view: View, state: Path, store_key: bytes) -> tuple[bytes, ...]:
+    """The records of the session ledger of a stopped store.
+
+    Raises:
+        StoreUnavailable: There is no store, or a part of the ledger is lost.
+        UnknownFormat: Another version of this program wrote the store.
+    """
+    header = view.header()
+    refuse_unknown(header)
+    if header is None:
+        raise StoreUnavailable(f"there is no store in {state}: its first start did not end")
+    ledger = state / DIRECTORY
+    contents = read_contents(ledger / NAME, session_keys(store_key, header.incarnation_name))
+    if contents is None and not ledger.exists():
+        return ()
+    if contents is None or not contents.whole:
+        # A start notes the loss in the ledger, and begins a new file with what is left.
+        raise StoreUnavailable(f"{ledger} was cut: start `mnemogate run` on it once, and stop it")
+    return records_of(contents)
+
+
 def join_shard(
-    name: str, url: str, secrets: Path, *, address: str, keys: Path | None = None
+    name: str,
+    url: str,
+    secrets: Path,
+    *,
+    address: str,
+    keys: Path | None = None,
+    joins: bool = True,
 ) -> ShardMember:
     """Become a member of a shard that does not hold its store yet. Blocks.
+
+    Without `joins` the shard is only looked at, or asked for a new holder.
 
     `url` is that of the database, and `address` where other members reach this one (`HOST:PORT`).
     The directory `secrets` has the keys that all members have, and never change. The directory
@@ -154,11 +268,16 @@ def join_shard(
 
     Raises:
         StorageError: The database would lose what it confirms, or does not answer; or a secret or
-            `keys` is missing, or others can read it.
+            `keys` is missing, or others can read it; or the driver is not installed.
     """
     # asyncpg is an extra, which only members of a shard need.
-    from storage.journal.database import Database  # noqa: PLC0415 - see above
-    from storage.journal.postgres import Membership, PostgresJournal  # noqa: PLC0415 - see above
+    try:
+        from storage.journal.database import Database  # noqa: PLC0415 - see above
+        from storage.journal.postgres import Membership, PostgresJournal  # noqa: PLC0415 - as above
+    except ModuleNotFoundError as error:
+        raise StoreUnavailable(
+            f"a shard needs {error.name}: install mnemogate[postgres]"
+        ) from error
 
     member = Membership(
         store=name,
@@ -169,7 +288,7 @@ def join_shard(
     )
     journal = PostgresJournal(Database(url), member)
     try:
-        return ShardMember(journal, name, secrets, journal.prepare(), keys)
+        return ShardMember(journal, name, secrets, journal.prepare(joins=joins), keys)
     except BaseException:
         journal.close()
         raise

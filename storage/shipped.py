@@ -48,6 +48,8 @@ from storage.tables.lmdb_store import (
 )
 from storage.tables.names import META, TABLES
 
+COPY_MARK: Final = "store.copy"
+"""The file beside a copy that names the boot of the machine and the store that it is of."""
 _ROWS_PER_TRANSACTION: Final = 256
 _COPY_RESERVE_BYTES: Final = 4 * 1024 * 1024
 _BASE_ROW_BYTES: Final = 256 * 1024
@@ -60,6 +62,20 @@ class Shipping(msgspec.Struct, frozen=True, kw_only=True):
 
     journal: Journal
     sealing: Sealing
+
+    def open_row(self, seq: int) -> None:
+        """Open the store's row `seq`, or its first row where that is later; nothing in a new shard.
+
+        The key of the last row is the newest of all: without it the keys were lost, or are older
+        than the journal.
+
+        Raises:
+            StoreCorrupt: The row is missing, or does not open.
+            StoreUnavailable: The journal does not answer, or the keys cannot be read.
+        """
+        begins = self.journal.begins(Stream.STORE)
+        for row in islice(self.journal.since(Stream.STORE, max(seq, begins) - 1), 1):
+            self.sealing.read(row)
 
 
 class _Place(msgspec.Struct, frozen=True, array_like=True):
@@ -183,11 +199,12 @@ class ShippedStore(LmdbStore):
         self, directory: Path, quota_bytes: int, digests: Digests, shipping: Shipping
     ) -> None:
         super().__init__(directory, quota_bytes, digests)
+        self._shipping = shipping
         self._journal, self._sealing = shipping.journal, shipping.sealing
         # The name of what this process will append. An object serves one takeover.
         self._term = random_bytes(TERM_LEN)
         self._place = _Place()
-        self._mark = directory.with_name("store.copy")
+        self._mark = directory.with_name(COPY_MARK)
         self._name = f"{boot_id()} {self._sealing.store} 2".encode()
 
     def open(self, *, bootstrapped: bool) -> None:
@@ -199,11 +216,8 @@ class ShippedStore(LmdbStore):
             StoreUnavailable: The disk refused, or the journal does not answer.
         """
         self.open_copy(bootstrapped=bootstrapped)
-        # A copy that lacks no row would open none. The key of its last row is the newest of all:
-        # without it the keys were lost, or are older than the journal.
-        begins = self._journal.begins(Stream.STORE)
-        for row in islice(self._rows(max(self._place.position.seq, begins) - 1), 1):
-            self._sealing.read(row)
+        # A copy that lacks no row would open none.
+        self._shipping.open_row(self._place.position.seq)
         try:
             self.catch_up()
         except TransactionFailed as error:
@@ -296,15 +310,11 @@ class ShippedStore(LmdbStore):
 
     def shorten_journal(self) -> None:
         """Append the whole store as the journal's beginning, if the journal is too long for it."""
-        # The first row of a base follows no row, as the first row of all.
-        place = _Place(Position(self._place.position.seq))
+        place = _Place(self._place.position)
 
         def base(view: View) -> Generator[JournalRow]:
             nonlocal place
-            header = view.header()
-            ordinals = range(header.next_ordinal if header else 0)
-            for writes in _parts(view):
-                row = self._sealing.seal(writes, place.position, self._term, ordinals)
+            for row in base_of(view, self._sealing, place.position.seq, self._term):
                 place = place.after(Position(row.seq, self._term), row)
                 yield row
 
@@ -435,6 +445,18 @@ class ShippedStore(LmdbStore):
     def _refuse_without_lease(self) -> None:
         if not self._journal.holds():
             raise StoreUnavailable("the lease is over: another process may hold this store")
+
+
+def base_of(view: View, sealing: Sealing, seq: int, term: bytes) -> Generator[JournalRow]:
+    """The rows of a whole store with which its journal begins anew after the row `seq`, or begins.
+
+    The first of them follows no row, as the first row of all.
+    """
+    header, last = view.header(), Position(seq)
+    for writes in _parts(view):
+        row = sealing.seal(writes, last, term, range(header.next_ordinal if header else 0))
+        last = Position(row.seq, term)
+        yield row
 
 
 def _parts(view: View) -> Generator[list[Write]]:

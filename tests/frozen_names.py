@@ -50,6 +50,7 @@ from proxy.reporting.review_notice import HeldNotice, ReviewData
 from proxy.reporting.sentry import SentryEvent
 from proxy.settings.table import SECRETS, variable_of
 from storage.audit.verification import Verification
+from storage.shard import ShardStatus
 from storage.values import BackupSummary
 from telemetry import vocabulary
 from telemetry.events import StoreGauges
@@ -84,6 +85,7 @@ PRINTED: Final = (
     Examination,
     status.StatusReport,
     Verification,
+    ShardStatus,
 )
 # What a webhook, a SIEM or Sentry is sent.
 SENT: Final = (

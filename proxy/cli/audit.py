@@ -7,6 +7,7 @@ import binascii
 from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Final
 
 import msgspec
@@ -27,6 +28,7 @@ from proxy.cli.connect import operator, settings_of
 from proxy.cli.exits import CommandFailed, Exit
 from proxy.cli.failures import next_step
 from proxy.cli.proven_memories import LINE_LEN_MAX, ProofChecker, ProofReport, Wrong
+from proxy.cli.shard_commands import shard_member
 from proxy.cli.terminal import Terminal, counted, inert
 from proxy.settings.table import Settings
 from storage.audit import (
@@ -60,6 +62,7 @@ class _Verify(msgspec.Struct, frozen=True, kw_only=True):
     export: str | None = None
     checkpoint: str | None = None
     vkey: str | None = None
+    shard: bool = False
 
 
 class _Prove(msgspec.Struct, frozen=True, kw_only=True):
@@ -80,21 +83,37 @@ def _verify(context: Context) -> Exit:
     if asked.receipt is not None:
         return _verify_receipt(context, Path(asked.receipt), pinned)
     settings = settings_of(context)
+    if not asked.shard:
+        return _verify_files(context, settings, settings.state, pinned)
+    with shard_member(settings) as member:
+        # What the journal has is readable in a copy, which is made where the store's own copy is.
+        settings.state.mkdir(mode=0o700, parents=True, exist_ok=True)
+        with TemporaryDirectory(prefix="verified-", dir=settings.state) as place:
+            member.follow(Path(place), settings.quota_bytes)
+            # A process may not open an LMDB environment twice.
+            member.close()
+            return _verify_files(context, settings, Path(place), pinned)
+
+
+def _verify_files(
+    context: Context, settings: Settings, state: Path, pinned: VerifierKey | None
+) -> Exit:
     try:
         copy = _bytes_or_none(settings.checkpoint)
-        log_key = _bytes_or_none(settings.state / "secrets" / "log.key")
+        log_key = _bytes_or_none(state / "secrets" / "log.key")
         progress = context.terminal.progress("verifying")
-        with offline_store(settings.state).viewed() as view:
+        with offline_store(state).viewed() as view:
             report = Verifier(view, progress, copy=copy, vkey=pinned, log_key=log_key).run()
     except (StorageError, OSError) as error:
         raise CommandFailed(
             Exit.UNREACHABLE,
-            f"{settings.state} cannot be verified: {reason(error)}",
+            f"{state} cannot be verified: {reason(error)}",
             then=next_step(
                 error, "name the state directory with --state, and run as its owner or root"
             ),
         ) from error
-    show(context, report, partial(_told, settings))
+    where = str(state) if state == settings.state else "a copy of the shard's journal"
+    show(context, report, partial(_told, settings, where))
     return Exit.OK if report.sound else Exit.FAILED
 
 
@@ -105,11 +124,11 @@ def _bytes_or_none(path: Path) -> bytes | None:
         return None
 
 
-def _told(settings: Settings, context: Context, report: Verification) -> None:
+def _told(settings: Settings, where: str, context: Context, report: Verification) -> None:
     terminal = context.terminal
     terminal.pairs(
         [
-            ("state", str(settings.state)),
+            ("state", where),
             ("copy", f"{settings.checkpoint} ({_size(report.copy_size)})"),
             ("leaves", str(report.leaves)),
             ("changes", str(report.rows)),
@@ -369,6 +388,10 @@ COMMANDS = (
                 "--export",
                 "check a file of `memory export` instead of a store; needs no store at all",
                 metavar="FILE",
+            ),
+            option(
+                "--shard",
+                "verify what the journal of the configured shard has, in a copy that is removed",
             ),
             option(
                 "--vkey",

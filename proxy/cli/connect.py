@@ -112,7 +112,7 @@ def _over_socket(path: Path) -> Operator:
 @asynccontextmanager
 async def _opened(context: Context, settings: Settings) -> AsyncGenerator[Operator]:
     """Open a stopped state directory in this process while the block runs."""
-    _openable(settings.state)
+    refuse_unless_openable(settings.state)
     checked = settings_of(context, check_places=True)
     # The import is local, because it loads LMDB, FAISS and the embedder, which most commands do not
     # need.
@@ -150,7 +150,7 @@ def _answers(path: Path) -> bool:
     return True
 
 
-def _openable(state: Path) -> None:
+def refuse_unless_openable(state: Path) -> None:
     """Refuse to open a directory that contains no store, or that belongs to another user.
 
     Raises:
@@ -171,7 +171,7 @@ def _openable(state: Path) -> None:
         raise CommandFailed(
             Exit.UNREACHABLE,
             f"no sidecar runs on {state}, and there is no store in it",
-            then="start one with `mnemogate run`, or name the right directory with --state",
+            then="start one with `mnemogate run`, or name the right directory",
         )
     if owner != os.geteuid():
         # If root opened the directory, root would create files that the sidecar's own user could

@@ -13,6 +13,7 @@ from proxy.compose.hardening import missing_here
 from proxy.doctor.locate import lock_holders, port_holder, running_sidecars
 from proxy.embed.unavailable import EmbedderUnavailable
 from proxy.seams.faults import CannotListen
+from proxy.settings.shard import ShardTable
 from proxy.settings.table import SettingsError
 from storage.ground.errors import (
     StorageError,
@@ -23,6 +24,11 @@ from storage.ground.errors import (
 )
 from storage.ground.trusted_files import reason
 
+_NO_DISK: Final = "check the disk and who owns the directory"
+_NO_DATABASE: Final = "look at [shard] in the settings, at its files and its database"
+_NO_JOURNAL: Final = (
+    "put the database and the keys back as they were, or make another shard of a restored backup"
+)
 _OTHER_VERSION: Final = "install the version that wrote it"
 
 
@@ -57,30 +63,31 @@ def _who_has(state: Path) -> str:
 
 
 @contextmanager
-def opening(state: Path) -> Generator[None]:
-    """Convert errors of composing a sidecar in the block to `CommandFailed`."""
+def opening(state: Path, *, shard: ShardTable | None = None) -> Generator[None]:
+    """Convert errors of composing a sidecar in the block to `CommandFailed`.
+
+    `shard` is the shard whose journal is opened, and not the state directory.
+    """
+    place, then = (str(state), _NO_DISK) if shard is None else (f"shard {shard.name}", _NO_DATABASE)
+    damaged = "`mnemogate audit verify` shows where" if shard is None else _NO_JOURNAL
     try:
         yield
     except StoreLocked as error:
-        raise CommandFailed(Exit.UNREACHABLE, f"{state}: {error}", then=_who_has(state)) from error
+        raise CommandFailed(Exit.UNREACHABLE, f"{place}: {error}", then=_who_has(state)) from error
     except StoreRolledBack as error:
         raise CommandFailed(
             Exit.FAILED,
-            f"{state}: {error}",
+            f"{place}: {error}",
             then="`mnemogate audit verify` looks at the store itself",
         ) from error
     except UnknownFormat as error:
-        raise CommandFailed(Exit.FAILED, f"{state}: {error}", then=_OTHER_VERSION) from error
+        raise CommandFailed(Exit.FAILED, f"{place}: {error}", then=_OTHER_VERSION) from error
     except StoreCorrupt as error:
-        raise CommandFailed(
-            Exit.FAILED, f"{state}: {error}", then="`mnemogate audit verify` shows where"
-        ) from error
+        raise CommandFailed(Exit.FAILED, f"{place}: {error}", then=damaged) from error
     except (EmbedderUnavailable, SettingsError) as error:
         raise CommandFailed(Exit.USAGE, str(error)) from error
     except StorageError as error:
-        raise CommandFailed(
-            Exit.UNREACHABLE, f"{state}: {error}", then="check the disk and who owns the directory"
-        ) from error
+        raise CommandFailed(Exit.UNREACHABLE, f"{place}: {error}", then=then) from error
     except RulesetError as error:
         raise CommandFailed(
             Exit.USAGE, f"ruleset: {error}", then="`mnemogate policy check FILE` shows it"

@@ -51,6 +51,7 @@ _MODULES: Final[dict[str, tuple[str, ...]]] = {
     "backend approve": ("backend",),
     "backend check": ("backend_check",),
     "backend import": ("backend_import",),
+    "shard": ("shard_commands",),
     "backup": ("backup",),
     "restore": ("backup",),
 }
@@ -84,6 +85,7 @@ _GROUPS: Final = {
     "policy": "the ruleset",
     "retention": "how long memories are kept",
     "backend": "memory servers behind the gate",
+    "shard": "a store of several processes, one of which holds it",
 }
 
 

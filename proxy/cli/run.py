@@ -105,17 +105,19 @@ async def _run(context: Context) -> Exit:
 
     asked_to_stop = asyncio.Event()
     async with AsyncExitStack() as stack:
-        with opening(settings.state):
+        with opening(settings.state, shard=settings.shard):
             member = await stack.enter_async_context(joined(settings))
         if member is None:
             return await _serve(context, settings, shielding, asked_to_stop, None)
+        gave_up = False
         while not asked_to_stop.is_set():
             _stop_by_signal(asked_to_stop)
-            with opening(settings.state):
-                taken = await held(settings, member, asked_to_stop)
+            with opening(settings.state, shard=settings.shard):
+                taken = await held(settings, member, asked_to_stop, gave_up=gave_up)
             if taken:
                 await _serve(context, settings, shielding, asked_to_stop, member)
                 await asyncio.to_thread(member.release)
+                gave_up = True
     return Exit.OK
 
 

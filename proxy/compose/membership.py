@@ -22,6 +22,18 @@ _WATCHED_EVERY_S: Final = 0.25
 _ANY: Final = frozenset({"0.0.0.0", "::"})  # noqa: S104 - compared, not bound
 
 
+def join(table: ShardTable, *, joins: bool = True) -> ShardMember:
+    """This process as a member of a shard (`join_shard`). Blocks."""
+    return join_shard(
+        table.name,
+        table.url.reveal(),
+        table.secrets,
+        address=_reached_at(table),
+        keys=table.keys,
+        joins=joins,
+    )
+
+
 @asynccontextmanager
 async def joined(settings: Settings) -> AsyncGenerator[ShardMember | None]:
     """This process as a member of the configured shard, until the end of the block; None without.
@@ -33,14 +45,7 @@ async def joined(settings: Settings) -> AsyncGenerator[ShardMember | None]:
     if table is None:
         yield None
         return
-    member = await asyncio.to_thread(
-        join_shard,
-        table.name,
-        table.url.reveal(),
-        table.secrets,
-        address=_reached_at(table),
-        keys=table.keys,
-    )
+    member = await asyncio.to_thread(join, table)
     for remark in member.remarks:
         _LOG.warning(remark, extra={"fields": {"shard": table.name}})
     try:
@@ -49,10 +54,12 @@ async def joined(settings: Settings) -> AsyncGenerator[ShardMember | None]:
         await asyncio.to_thread(member.close)
 
 
-async def held(settings: Settings, member: ShardMember, stop: asyncio.Event) -> bool:
+async def held(
+    settings: Settings, member: ShardMember, stop: asyncio.Event, *, gave_up: bool
+) -> bool:
     """Stand by until this process holds the shard's store (`Standby.take_over`)."""
     around = Environment(clock_ns=time.time_ns, random_hex=RandomPool(), record=lambda _event: None)
-    return await Standby(settings, member, around).take_over(stop)
+    return await Standby(settings, member, around).take_over(stop, gave_up=gave_up)
 
 
 async def given_up(member: ShardMember | None, store: Store) -> None:

@@ -54,16 +54,18 @@ class Standby:
             _PER_CONNECTION_OF_HOLDER * settings.connections_max,
         )
 
-    async def take_over(self, stop: asyncio.Event) -> bool:
+    async def take_over(self, stop: asyncio.Event, *, gave_up: bool = False) -> bool:
         """Stand by until this process holds the store; False: `stop` was set before.
+
+        `gave_up`: this process has just given the store up, so that it lets another member take it.
 
         Raises:
             UnknownFormat: A later version of this program has written the store.
             OSError: An address cannot be bound.
         """
-        if await self._look():
+        if not gave_up and await self._look():
             return True
-        _LOG.info("standing by: another member holds the shard")
+        _LOG.info("standing by until no other member holds the shard")
         async with AsyncExitStack() as stack:
             await self._open(stack, stop.set)
             while not stop.is_set():

@@ -57,7 +57,9 @@ class Member:
             f'peers = "127.0.0.1:{self.peers}"\n'.encode()
             + (f'keys = "{keys}"\n'.encode() if keyed else b""),
         )
+        self.config = self.home / "m.toml"
         self.log = self.home / "log"
+        self.state = self.home / ".local" / "state" / "mnemogate"
         self.start()
 
     def start(self, *words: str) -> None:

@@ -73,3 +73,14 @@ async def test_a_command_without_the_lease_does_not_open_the_store_of_a_shard(
 def test_who_has_no_shard_loads_no_client_of_a_database() -> None:
     program = "import sys, proxy.compose.app, proxy.cli.run; sys.exit('asyncpg' in sys.modules)"
     assert subprocess.run([sys.executable, "-P", "-c", program], check=False).returncode == 0
+
+
+@pytest.mark.heavy
+def test_a_shard_without_the_driver_of_its_database_names_the_extra() -> None:
+    program = (
+        "import sys; sys.modules['asyncpg'] = None\n"
+        "from pathlib import Path; from storage.shard import join_shard\n"
+        "join_shard('test', 'postgresql://pg@localhost/memory', Path('/'), address='')"
+    )
+    done = subprocess.run([sys.executable, "-P", "-c", program], capture_output=True, check=False)
+    assert b"StoreUnavailable: a shard needs asyncpg: install mnemogate[postgres]" in done.stderr
