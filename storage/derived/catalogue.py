@@ -10,7 +10,7 @@ from __future__ import annotations
 import threading
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Final, TypeAlias
+from typing import Final, NamedTuple, TypeAlias
 
 import msgspec
 import numpy as np
@@ -392,24 +392,15 @@ class Catalogue:
         return found[~np.isin(found, expired)] if expired else found
 
 
-class _Narrowed:
+class _Narrowed(NamedTuple):
     """The ids that every match of a filter must have, and whether the filter tests nothing else.
 
     `ids` pairs each kind with the allowed names; `roots` with a first part (`Compare.UNDER`).
     """
 
-    __slots__ = ("exact", "ids", "roots")
-
-    def __init__(
-        self,
-        ids: list[tuple[str, tuple[str, ...]]],
-        roots: list[tuple[str, str]],
-        *,
-        exact: bool,
-    ) -> None:
-        self.ids = ids
-        self.roots = roots
-        self.exact = exact
+    ids: list[tuple[str, tuple[str, ...]]]
+    roots: list[tuple[str, str]]
+    exact: bool
 
 
 def _narrow(where: Filter) -> _Narrowed:

@@ -134,10 +134,6 @@ class DerivedState:
             for step in steps:
                 self._apply(*step)
 
-    def size(self) -> int:
-        """The number of rows in the index."""
-        return self.index.count
-
     @property
     def complete(self) -> bool:
         """Whether all rows of the store were read."""

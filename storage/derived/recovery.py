@@ -203,4 +203,4 @@ def load_index(
             return hashes.of(row.tenant, text_of(row)[0] or "")
         return ()
 
-    return files.load(searchable, fetch, index, words)
+    return files.load(searchable, fetch, words, index)

@@ -91,9 +91,7 @@ def _others(by_row: Floats64, found: Ordinals, count: int) -> Ordinals:
     best = np.flatnonzero(by_row > 0)
     if len(best) > count:
         best = best[np.argpartition(by_row[best], -count)[-count:]]
-    known = np.zeros(len(by_row), dtype=np.bool_)
-    known[found] = True
-    return best[~known[best]]
+    return best[np.isin(best, found, invert=True)]
 
 
 def candidates_len(index: VectorIndex) -> int:

@@ -56,7 +56,9 @@ class WordReads(RegisteredReads):
             live, _ = self._catalogue.allowed(tenant, EVERYTHING, self._clock(), self.reads)
             return AskedWords(derived.index.row_words(), words, live, held_min=1)
 
-        return Contest(answered, partial(derived.words.of, tenant), asked, derived.size)
+        return Contest(
+            answered, partial(derived.words.of, tenant), asked, lambda: derived.index.count
+        )
 
     def asked_words(
         self, tenant: Tenant, words: bytes, live: Mask | None, *, held_min: int = 0

@@ -13,6 +13,7 @@ from storage.derived.vectors.faiss_index import VectorIndex, seal
 from tests.benchmarks.bars import BarRow, Lines, at_least, at_most
 from tests.benchmarks.corpus import DIMENSION, Corpus, Floats
 from tests.benchmarks.pairs import ratio_of
+from tests.unit.storage.derived.vectors.found_pairs import found_pairs
 
 SIZES = (10_000, 100_000)
 QUERIES = 300
@@ -40,7 +41,7 @@ class _Search:
         self.name = "exact" if exact else "approximate"
 
     def search(self, query: bytes, limit: int, allowed: Mask | None) -> list[tuple[int, float]]:
-        return self._index.search(query, limit, allowed, exact=self.exact)
+        return found_pairs(self._index, query, limit, allowed, exact=self.exact)
 
 
 def run() -> Lines:

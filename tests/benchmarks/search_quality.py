@@ -43,6 +43,7 @@ from storage.read.ranking import Candidates, candidates_len
 from storage.tables.keys import KeyedNames
 from tests.benchmarks.filling import PRINCIPAL, submission
 from tests.benchmarks.startup import _open
+from tests.unit.storage.derived.vectors.found_pairs import found_pairs
 
 TENANT: Final = Tenant("bench")
 TOP: Final = 10
@@ -429,7 +430,7 @@ def _identifiers(texts: list[str]) -> list[str]:
         hits = np.zeros(3)
         for at, name in enumerate(names, start):
             vector = _EMBEDDER.embed([name])[0]
-            hits[0] += index.search(vector, 1, live)[0][0] == at
+            hits[0] += found_pairs(index, vector, 1, live)[0][0] == at
             for place, question in enumerate((name, f"What happened with {name}?"), 1):
                 hits[place] += _searched(index, question, live)[0] == at
         start += len(names)

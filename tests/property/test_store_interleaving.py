@@ -32,6 +32,7 @@ from storage.derived.vectors.faiss_index import Floats, VectorIndex
 from storage.embedded import EmbeddedStore
 from storage.values import Decision, Outcome
 from tests.conftest import HEAVY
+from tests.unit.storage.derived.vectors.found_pairs import found_pairs
 from tests.unit.storage.opening import (
     OPERATOR,
     TENANT,
@@ -317,7 +318,7 @@ class IndexMachine(RuleBasedStateMachine):
             for ordinal, row in self.rows.items()
             if allowed is None or (ordinal < len(allowed) and allowed[ordinal])
         )[:limit]
-        found = self.index.search(PALETTE[colour].tobytes(), limit, allowed)
+        found = found_pairs(self.index, PALETTE[colour].tobytes(), limit, allowed)
         assert [ordinal for ordinal, _ in found] == [ordinal for _, ordinal in expected]
 
     @invariant()

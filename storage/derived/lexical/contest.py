@@ -38,7 +38,7 @@ class Contest:
         self._hashed = hashed
         self._asked = asked
         self._size = size
-        self._vectors = _stacked([one.question_vector for one in answered])
+        self._vectors = np.stack([np.frombuffer(one.question_vector, "<f4") for one in answered])
         words = [dict.fromkeys(hashed(one.question)) for one in answered]
         # Maps each word of a question to its place among all distinct words.
         distinct = dict.fromkeys([word for one in words for word in one])
@@ -85,7 +85,3 @@ class Contest:
     def _per_question(self, values: Floats64) -> Floats64:
         sums = np.bincount(self._question_of, values, minlength=len(self._answered))
         return sums.astype(np.float64)
-
-
-def _stacked(vectors: Sequence[bytes]) -> NDArray[np.float32]:
-    return np.stack([np.frombuffer(vector, "<f4") for vector in vectors])

@@ -194,15 +194,6 @@ class Tail(msgspec.Struct, frozen=True, kw_only=True):
                 self.at[word].append(first + capped)
         return msgspec.structs.replace(self, row_count=self.row_count + len(texts))
 
-    def kept(self, keep: Keep) -> Tail:
-        """A tail of the rows that `keep` marks, which are numbered anew; it shares nothing."""
-        entries, tail = self.entries().kept(keep), empty_tail(len(self.buffer))
-        pairs = entries.rows.astype(np.int64) << _COUNT_BITS | entries.counts
-        for word, pair in zip(entries.words.tolist(), pairs.tolist(), strict=True):
-            tail.at[word].append(pair)
-        tail.buffer[: len(entries.lengths)] = entries.lengths
-        return msgspec.structs.replace(tail, row_count=len(entries.lengths))
-
 
 def empty_tail(row_count_max: int) -> Tail:
     """A tail with room for that many rows."""

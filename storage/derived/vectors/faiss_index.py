@@ -164,6 +164,7 @@ class VectorIndex:
     def drop(self, ordinals: Sequence[int]) -> None:
         """Remove purged vectors from memory; ordinals that are not in the index are ignored.
 
+        The tail is sealed, because a segment is what rows can be cut out of.
         A search that began before may still read them, and holds the old memory until it ends.
         Writer thread only.
         """
@@ -173,32 +174,19 @@ class VectorIndex:
 
     def _without(self, before: _Snapshot, gone: Ordinals) -> _Snapshot:
         segments: list[Segment] = []
-        for segment in before.segments:
+        for segment in _sealed(before):
             keep = ~np.isin(segment.ordinals, gone)
             if keep.all():
                 segments.append(segment)
             elif keep.any():
                 entries = segment.postings.entries().kept(keep)
                 segments.append(seal(segment.ordinals[keep], segment.vectors[keep], entries))
-        after = self._with_empty_tail(tuple(segments))
-        keep = ~np.isin(before.tail_ordinals[: before.tail_count], gone)
-        kept = int(keep.sum())
-        after.tail_ordinals[:kept] = before.tail_ordinals[: before.tail_count][keep]
-        after.tail_vectors[:kept] = before.tail_vectors[: before.tail_count][keep]
-        words = before.tail_words.kept(keep)
-        return msgspec.structs.replace(after, tail_count=kept, tail_words=words)
+        return self._with_empty_tail(tuple(segments))
 
     @property
     def scans_all(self) -> bool:
         """Whether each search scores every row, so that a larger `limit` costs next to nothing."""
         return self.count <= CROSSOVER_LEN
-
-    def search(
-        self, query: bytes, limit: int, allowed: Mask | None, *, exact: bool = False
-    ) -> list[tuple[int, float]]:
-        """The best rows of `nearest` as pairs of ordinal and cosine."""
-        ordinals, cosines = self.nearest(query, limit, allowed, exact=exact)
-        return list(zip(ordinals.tolist(), cosines.tolist(), strict=True))
 
     def nearest(
         self, query: bytes, limit: int, allowed: Mask | None, *, exact: bool = False
@@ -295,11 +283,9 @@ class VectorIndex:
         now.tail_ordinals[now.tail_count : stop] = ordinals[:count]
         now.tail_vectors[now.tail_count : stop] = vectors[:count]
         words = now.tail_words.extended(texts[:count])
-        if stop < self._segment_len:
-            self._snapshot = msgspec.structs.replace(now, tail_count=stop, tail_words=words)
-        else:
-            sealed = seal(now.tail_ordinals, now.tail_vectors, words.entries())
-            self._snapshot = self._with_empty_tail((*now.segments, sealed))
+        now = msgspec.structs.replace(now, tail_count=stop, tail_words=words)
+        is_full = stop == self._segment_len
+        self._snapshot = self._with_empty_tail(_sealed(now)) if is_full else now
         return count
 
     def _with_empty_tail(self, segments: tuple[Segment, ...]) -> _Snapshot:
@@ -310,6 +296,21 @@ class VectorIndex:
             tail_count=0,
             tail_words=empty_tail(self._segment_len),
         )
+
+
+def _sealed(snapshot: _Snapshot) -> tuple[Segment, ...]:
+    """The segments of a snapshot, of which the last has the rows of the tail if there are any."""
+    if not snapshot.tail_count:
+        return snapshot.segments
+    tail = slice(snapshot.tail_count)
+    return (
+        *snapshot.segments,
+        seal(
+            snapshot.tail_ordinals[tail],
+            snapshot.tail_vectors[tail],
+            snapshot.tail_words.entries(),
+        ),
+    )
 
 
 def _disjoint(segments: Sequence[Segment]) -> tuple[Segment, ...]:

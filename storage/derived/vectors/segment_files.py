@@ -74,11 +74,6 @@ class _Unfit(Exception):  # noqa: N818 - a finding about one file, caught in thi
     """The error for a segment's file that cannot be loaded; its text is the reason."""
 
 
-def _no_words(_ordinal: int) -> Sequence[int]:
-    """No words: the default for an index of vectors alone."""
-    return ()
-
-
 class SegmentFiles:
     """The sealed segments of one index in one directory, which contains no other files.
 
@@ -107,8 +102,8 @@ class SegmentFiles:
         self,
         stored: Ordinals,
         fetch: Callable[[int], bytes | None],
+        words: Callable[[int], Sequence[int]],
         into: VectorIndex | None = None,
-        words: Callable[[int], Sequence[int]] = _no_words,
     ) -> LoadedIndex:
         """The index of all `stored` ordinals (ascending), from files if they fit the store.
 

@@ -411,29 +411,6 @@ class RecallLedger:
                     found.append(one)
         return tuple(found)
 
-    def replies(
-        self,
-        tenant: Tenant,
-        *,
-        session: str | None = None,
-        memory_id: MemoryId | None = None,
-        since_ms: int = 0,
-        limit: int = 100,
-    ) -> tuple[ReplyRecord, ...]:
-        """Replies of a tenant, newest first: of a session, or with a memory in their context."""
-        self._caught_up()
-        ordinals = self._rows_of(tenant, memory_id)
-        found: list[ReplyRecord] = []
-        for frame in self._segments.newest_first(max(since_ms, self._cutoff_ms())):
-            if len(found) >= limit:
-                break
-            one = self._read_reply(frame) if frame.kind == _REPLY else None
-            if one is None or one.tenant != tenant or session not in {None, one.session}:
-                continue
-            if ordinals is None or any(inside.ordinal in ordinals for inside in one.memories):
-                found.append(one)
-        return tuple(map(self._complete, found))
-
     def memories(self, tenant: Tenant, ordinals: Sequence[int]) -> dict[int, Memory]:
         """Map each ordinal to its row's memory, also a hidden or deleted one; for operators."""
         found: dict[int, Memory] = {}

@@ -13,6 +13,7 @@ from storage.derived.vectors.faiss_index import VectorIndex
 from storage.derived.vectors.segment_files import IndexIdentity, SegmentFiles
 from storage.tables.codec import Digests
 from tests.fuzz.choices import Choices
+from tests.unit.storage.derived.vectors.found_pairs import found_pairs
 
 DIGESTS = Digests(b"k" * 32)
 DIMENSION, COUNT = 4, 4
@@ -53,9 +54,11 @@ def check(data: bytes) -> None:
         at = int.from_bytes(rest[:2], "big") % len(_GOOD)
         body = _GOOD[:at] + rest[2:] + _GOOD[at + len(rest[2:]) :]
     (_DIRECTORY / _NAME).write_bytes(body)
-    loaded = SegmentFiles(_DIRECTORY, IDENTITY, DIGESTS, segment_len=COUNT).load(STORED, fetch)
+    loaded = SegmentFiles(_DIRECTORY, IDENTITY, DIGESTS, segment_len=COUNT).load(
+        STORED, fetch, lambda _: ()
+    )
     assert loaded.index.count == COUNT
-    found = loaded.index.search(fetch(1), COUNT, None)
+    found = found_pairs(loaded.index, fetch(1), COUNT, None)
     assert sorted(ordinal for ordinal, _ in found) == list(range(COUNT))
     if loaded.rejected:
         assert [name.name for name in _DIRECTORY.iterdir()] == []

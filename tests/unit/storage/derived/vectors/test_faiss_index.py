@@ -11,6 +11,7 @@ import pytest
 from policy.verdict import InvariantBroken
 from storage.derived.vectors import faiss_index
 from storage.derived.vectors.faiss_index import BadVector, Floats, Mask, VectorIndex, seal
+from tests.unit.storage.derived.vectors.found_pairs import found_pairs
 
 DIMENSION = 16
 SEGMENT = 64
@@ -46,7 +47,7 @@ def _naive(
 
 
 def _found(index: VectorIndex, query: bytes, limit: int, allowed: Mask | None) -> list[int]:
-    return [ordinal for ordinal, _ in index.search(query, limit, allowed)]
+    return [ordinal for ordinal, _ in found_pairs(index, query, limit, allowed)]
 
 
 @pytest.mark.parametrize("count", [1, 63, 64, 65, 200])
@@ -108,7 +109,7 @@ def test_rows_beyond_the_mask_are_not_allowed() -> None:
     rows = _unit(100)
     index = _index(rows)
     assert max(_found(index, rows[99].tobytes(), 100, np.ones(70, dtype=np.bool_))) == 69
-    assert index.search(rows[99].tobytes(), 10, np.zeros(0, dtype=np.bool_)) == []
+    assert found_pairs(index, rows[99].tobytes(), 10, np.zeros(0, dtype=np.bool_)) == []
 
 
 def test_an_empty_index_and_a_limit_of_zero_find_nothing() -> None:
@@ -143,7 +144,7 @@ def test_a_bad_vector_is_refused_as_row_and_as_query_and_nothing_of_its_batch_la
     with pytest.raises(BadVector):
         index.extend([(10, rows[0].tobytes()), (11, bad)])
     with pytest.raises(BadVector):
-        index.search(bad, 5, None)
+        found_pairs(index, bad, 5, None)
     assert (index.count, index.last_ordinal) == (10, 9)
 
 
@@ -185,7 +186,7 @@ def test_searches_during_growth_and_drops_see_only_whole_rows() -> None:
         while not stop.is_set():
             searched.release()
             for mask in (None, allowed):
-                for ordinal, score in index.search(rows[0].tobytes(), 20, mask):
+                for ordinal, score in found_pairs(index, rows[0].tobytes(), 20, mask):
                     exact = float(rows[ordinal].astype(np.float64) @ rows[0].astype(np.float64))
                     if abs(exact - score) > 1e-6 or (mask is not None and not mask[ordinal]):
                         faults.append(f"{ordinal}: {score} for {exact}")

@@ -11,6 +11,7 @@ import pytest
 from storage.derived.vectors.faiss_index import BadVector, Floats, Ordinals, VectorIndex
 from storage.derived.vectors.segment_files import IndexIdentity, LoadedIndex, SegmentFiles
 from storage.tables.codec import Digests
+from tests.unit.storage.derived.vectors.found_pairs import found_pairs
 
 DIGESTS = Digests(b"k" * 32)
 DIMENSION = 8
@@ -45,11 +46,11 @@ def _index(count: int = COUNT) -> VectorIndex:
 
 
 def _answers(index: VectorIndex) -> list[list[tuple[int, float]]]:
-    return [index.search(row.tobytes(), COUNT, None) for row in ROWS]
+    return [found_pairs(index, row.tobytes(), COUNT, None) for row in ROWS]
 
 
 def _load(directory: Path, stored: Ordinals = STORED) -> LoadedIndex:
-    return _files(directory).load(stored, _fetch)
+    return _files(directory).load(stored, _fetch, lambda _: ())
 
 
 def _names(directory: Path) -> list[str]:
@@ -136,7 +137,7 @@ def test_files_of_another_store_or_model_are_refused_and_removed(
 ) -> None:
     _files(tmp_path).save(_index())
     identity = msgspec.structs.replace(IDENTITY, **change)
-    loaded = _files(tmp_path, identity).load(np.empty(0, dtype=np.int64), _fetch)
+    loaded = _files(tmp_path, identity).load(np.empty(0, dtype=np.int64), _fetch, lambda _: ())
     assert [finding.reason for finding in loaded.rejected] == ["store, model or version"] * 2
     assert (_names(tmp_path), loaded.index.count) == ([], 0)
 
@@ -157,7 +158,7 @@ def test_a_file_from_before_a_purge_put_back_is_refused(tmp_path: Path) -> None:
     (tmp_path / name).write_bytes(before)
     loaded = _load(tmp_path, np.delete(STORED, 5))
     assert [(finding.name, finding.reason) for finding in loaded.rejected] == [(name, "stale")]
-    assert 5 not in [ordinal for ordinal, _ in loaded.index.search(_fetch(5), COUNT, None)]
+    assert 5 not in [ordinal for ordinal, _ in found_pairs(loaded.index, _fetch(5), COUNT, None)]
 
 
 def test_a_file_under_another_range_s_name_is_refused(tmp_path: Path) -> None:
@@ -237,7 +238,7 @@ def test_gaps_between_files_are_rebuilt_and_growth_goes_on(tmp_path: Path) -> No
     files.save(index)
     (tmp_path / _names(tmp_path)[0]).unlink()
     files = _files(tmp_path)
-    loaded = files.load(STORED, _fetch)
+    loaded = files.load(STORED, _fetch, lambda _: ())
     assert loaded.rebuilt == SEGMENT + COUNT % SEGMENT
     assert _answers(loaded.index) == _answers(_index())
     assert files.save(loaded.index) == 1
@@ -247,7 +248,7 @@ def test_gaps_between_files_are_rebuilt_and_growth_goes_on(tmp_path: Path) -> No
 
 def test_a_bad_vector_in_the_store_itself_is_not_hidden(tmp_path: Path) -> None:
     with pytest.raises(BadVector):
-        _files(tmp_path).load(STORED, lambda _: bytes(4 * DIMENSION))
+        _files(tmp_path).load(STORED, lambda _: bytes(4 * DIMENSION), lambda _: ())
 
 
 def test_bad_vectors_under_a_digest_that_needs_no_key_are_refused(

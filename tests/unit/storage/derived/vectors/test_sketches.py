@@ -13,6 +13,7 @@ from storage.derived.vectors import faiss_index, sketches
 from storage.derived.vectors.faiss_index import VectorIndex
 from storage.derived.vectors.segments import Floats, Mask, seal
 from storage.derived.vectors.sketches import mergeable, sketch_of, turn
+from tests.unit.storage.derived.vectors.found_pairs import found_pairs
 
 DIMENSION = 64
 SEGMENT = 1_024
@@ -49,8 +50,8 @@ def _improved(monkeypatch: pytest.MonkeyPatch, rows: Floats = ALL) -> VectorInde
 
 
 def _recall(index: VectorIndex, query: Floats, allowed: Mask | None) -> float:
-    found = index.search(query.tobytes(), TOP, allowed)
-    right = index.search(query.tobytes(), TOP, allowed, exact=True)
+    found = found_pairs(index, query.tobytes(), TOP, allowed)
+    right = found_pairs(index, query.tobytes(), TOP, allowed, exact=True)
     return len({one for one, _ in found} & {one for one, _ in right}) / len(right)
 
 
@@ -109,7 +110,7 @@ def test_a_flood_of_equal_neighbours_does_not_hide_a_better_one(
     flood = np.tile((nearly / np.linalg.norm(nearly)).astype(np.float32), (6_000, 1))
     rows = np.concatenate([ALL[:3_000], flood, query[None], ALL[3_000:6_000]])
     index = _improved(monkeypatch, rows)
-    (first, score), *others = index.search(query.tobytes(), TOP, None)
+    (first, score), *others = found_pairs(index, query.tobytes(), TOP, None)
     assert first == 9_000
     assert score == pytest.approx(1.0, abs=1e-5)
     assert len(others) == TOP - 1
@@ -136,9 +137,9 @@ def test_only_allowed_rows_are_found_and_nearly_all_of_the_best(
         if cluster:  # what is excluded lies around the query, not anywhere
             nearest = np.argsort(-(ALL @ query))[: int(rng.integers(1, 4_000))]
             allowed[nearest] = False
-        found = index.search(query.tobytes(), TOP, allowed)
+        found = found_pairs(index, query.tobytes(), TOP, allowed)
         assert all(allowed[ordinal] for ordinal, _ in found)
-        right = index.search(query.tobytes(), TOP, allowed, exact=True)
+        right = found_pairs(index, query.tobytes(), TOP, allowed, exact=True)
         assert len(found) == len(right)
         # A row that is missed once is missed for one nearly as good.
         assert all(have >= want - 0.02 for (_, have), (_, want) in zip(found, right, strict=True))
@@ -161,23 +162,23 @@ def _improved_once(patch: pytest.MonkeyPatch) -> VectorIndex:
 
 def test_scores_are_exact_and_in_order(monkeypatch: pytest.MonkeyPatch) -> None:
     index = _improved(monkeypatch)
-    found = index.search(QUERIES[1].tobytes(), TOP, None)
+    found = found_pairs(index, QUERIES[1].tobytes(), TOP, None)
     for ordinal, score in found:
         wide = ALL[ordinal].astype(np.float64) @ QUERIES[1].astype(np.float64)
         assert score == pytest.approx(float(wide), abs=1e-12)
     assert all(one[1] >= other[1] for one, other in pairwise(found))
-    assert index.search(QUERIES[1].tobytes(), TOP, None) == found
+    assert found_pairs(index, QUERIES[1].tobytes(), TOP, None) == found
 
 
 def test_a_purge_takes_the_sketch_of_its_segment_with_it(monkeypatch: pytest.MonkeyPatch) -> None:
     index = _improved(monkeypatch)
     index.drop([7])
     assert [one.sketch for one in index.segments] == [None]
-    assert 7 not in {one for one, _ in index.search(ALL[7].tobytes(), TOP, None)}
+    assert 7 not in {one for one, _ in found_pairs(index, ALL[7].tobytes(), TOP, None)}
     while index.improve():
         pass
     assert None not in [one.sketch for one in index.segments]
-    assert 7 not in {one for one, _ in index.search(ALL[7].tobytes(), TOP, None)}
+    assert 7 not in {one for one, _ in found_pairs(index, ALL[7].tobytes(), TOP, None)}
 
 
 def test_what_was_built_from_purged_rows_is_thrown_away(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -200,7 +201,7 @@ def test_what_was_built_from_purged_rows_is_thrown_away(monkeypatch: pytest.Monk
 def test_rows_after_the_last_segment_are_found_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     index = _improved(monkeypatch)
     index.extend([(ROWS + 5, QUERIES[2].tobytes())])
-    assert index.search(QUERIES[2].tobytes(), 1, None)[0][0] == ROWS + 5
+    assert found_pairs(index, QUERIES[2].tobytes(), 1, None)[0][0] == ROWS + 5
 
 
 def test_estimates_err_as_much_as_they_say() -> None:

@@ -212,10 +212,6 @@ def test_a_reply_names_what_stood_in_its_request_and_how_it_came_there(bench: Be
     )
     assert store.recalls.reply(Tenant("elsewhere"), "msg_01") is None
     assert store.recalls.reply(TENANT, "msg_03") is None
-    by_memory = store.recalls.replies(TENANT, memory_id=id_of(tea))
-    assert [one.reply_id for one in by_memory] == ["msg_01"]
-    newest_first = store.recalls.replies(TENANT, session="5e55")
-    assert [one.reply_id for one in newest_first] == ["msg_02", "msg_01"]
 
 
 def test_a_look_up_reads_no_log_but_the_record_that_is_looked_for(
