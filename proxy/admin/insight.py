@@ -14,10 +14,11 @@ from policy.query import EVERYTHING
 from policy.trust.score import soft_score
 from proxy.admin.operator_call import OperatorCall, route
 from proxy.admin.views import extended
-from proxy.admin.wire.route import PAGE_MAX
+from proxy.admin.wire.route import PAGE_MAX, TenantQuery
 from proxy.admin.wire.views import (
     ORIGINS,
     PREFERENCES,
+    RANK,
     SEARCH,
     TOPICS,
     FoundMemory,
@@ -33,8 +34,10 @@ from proxy.admin.wire.views import (
 from proxy.embed.embedding import takes_client_vectors
 from proxy.seams.environment import Embedder
 from proxy.seams.faults import MalformedRequest
+from storage.features.failures import FAILURES_MAX, Failures
 from storage.features.recalls.ledger import RecallLedger
-from storage.features.views import Categories
+from storage.features.views import Categories, RankTrial
+from storage.features.views.rank_trial import READS_MAX, rank_trial
 from storage.features.views.tenant_views import Views
 from storage.interfaces import MemoryReader
 from storage.questions import ANSWER_BYTES_MAX, AnswerRoom, Selection
@@ -46,6 +49,7 @@ class Insight(msgspec.Struct, frozen=True):
     reader: MemoryReader
     views: Views
     recalls: RecallLedger
+    failures: Failures
     embedder: Embedder
 
     @route(SEARCH)
@@ -120,6 +124,14 @@ class Insight(msgspec.Struct, frozen=True):
         selection = selection_of(call.asked)
         found = await asyncio.to_thread(self.views.preferences, selection, categories)
         return PreferenceList(preferences=found[:PAGE_MAX])
+
+    @route(RANK)
+    async def rank(self, call: OperatorCall[TenantQuery]) -> RankTrial:
+        """What ranking by people's feedback would change, from the newest `READS_MAX` reads."""
+        tenant = Tenant(call.asked.tenant)
+        reads = await asyncio.to_thread(self.recalls.recalls, tenant, limit=READS_MAX)
+        marks = await asyncio.to_thread(self.failures.newest, tenant, FAILURES_MAX)
+        return await asyncio.to_thread(rank_trial, reads, marks)
 
 
 def selection_of(asked: SelectionRequest, *, with_descendants: bool = False) -> Selection:

@@ -1,4 +1,4 @@
-"""`mnemogate insight`: what memories are about, and where they came from."""
+"""`mnemogate insight` and `rank`: what memories are about, where they came from, their order."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import Final
 
 from policy.model import TEXT_LEN_MAX
-from proxy.admin.wire.views import ORIGINS, PREFERENCES, TOPICS
-from proxy.cli.api_commands import asking, joined, table
+from proxy.admin.wire.views import ORIGINS, PREFERENCES, RANK, TOPICS
+from proxy.cli.api_commands import OF_TENANT, asking, joined, pairs, table
 from proxy.cli.command import option, read_file
 from proxy.cli.isolate import NAMED, SELECTION
 
@@ -95,5 +95,25 @@ COMMANDS = (
         ),
         names=NAMED,
         label="reading every memory",
+    ),
+    asking(
+        "rank status",
+        "what ranking by feedback would change, and whether it would win; no search uses it",
+        RANK,
+        pairs(
+            {
+                "signals (200 needed; of one key a fifth at most)": "signals",
+                "questions held back": "questions",
+                "in another order": "moved",
+                "in a worse one": "worse",
+                "change of NDCG@5, 95 %": lambda one: (
+                    f"{one.gain:+.4f}, {one.low:+.4f} to {one.high:+.4f}" if one.questions else ""
+                ),
+                "would win": "wins",
+                "served": lambda _: "no: it is a trial",
+            }
+        ),
+        options=(option("--tenant", OF_TENANT),),
+        label="reading the newest reads",
     ),
 )

@@ -25,6 +25,7 @@ _MODULES: Final[dict[str, tuple[str, ...]]] = {
     "memory": ("memory",),
     "memory export": ("memory_export",),
     "insight": ("insight_views",),
+    "rank": ("insight_views",),
     "check": ("memory",),
     "erase": ("retention",),
     "isolate": ("isolate",),
@@ -69,6 +70,7 @@ _RENAMED: Final = {
 _GROUPS: Final = {
     "memory": "what is stored",
     "insight": "what memories are about, and where they came from",
+    "rank": "what feedback says of the order of memories",
     "provenance": "where memories came from",
     "incident": "wrong answers, and who was to blame",
     "recall": "which memories reads showed, and which a model saw",

@@ -455,7 +455,7 @@ class Services:
             Repairs(incidents=store.incidents, cases=store.cases),
             foundation.wrong_answers(self.blaming, self.feedback),
             ProvenanceTrace(store=store, ledger=ledger, lineage=store.of(Lineage)),
-            Insight(store.reader, store.of(Views), store.recalls, embedder),
+            Insight(store.reader, store.of(Views), store.recalls, store.failures, embedder),
         )
 
     @property

@@ -143,6 +143,7 @@ async def _read_everything(operator: Conversation, memory_id: str) -> None:
     for template in ("/observed", "/quarantined", "/anchors", "/canaries", "/mcp", "/places"):
         await get(template, query="tenant=default")
     await get("/unsettled", query="tenant=default")
+    assert (await get("/rank", query="tenant=default"))["signals"] == 0
     await get("/memories", query="tenant=default&offset=0&limit=5")
     for body in ({"text": "Where is Ada?"}, {"like": memory_id, "hidden": True}):
         found = await operator.ask("POST", f"{API}/memories/search", body)

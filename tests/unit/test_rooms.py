@@ -75,8 +75,8 @@ ROOM_STATEMENTS_MAX = {
     "proxy/withhold": 1_500,
     "storage": 1_150,
     "storage/audit": 850,
-    "storage/derived": 1_500,
-    "storage/features": 3_500,
+    "storage/derived": 1_450,
+    "storage/features": 3_550,
     "storage/ground": 350,
     "storage/journal": 550,
     "storage/read": 850,
@@ -87,7 +87,7 @@ ROOM_STATEMENTS_MAX = {
     "storage/write": 2_100,
     "telemetry": 1_200,
 }
-STATEMENTS_MAX = 56_200
+STATEMENTS_MAX = 56_250
 
 
 def _module(path: Path) -> str:

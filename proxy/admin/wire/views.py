@@ -8,8 +8,8 @@ import msgspec
 from msgspec import Meta
 
 from policy.model import TEXT_LEN_MAX, Memory, OperatorScope, SourceKind
-from proxy.admin.wire.route import PAGE_MAX, TenantQuery, Wide, post
-from storage.features.views import OriginView, Preference, Topic
+from proxy.admin.wire.route import PAGE_MAX, TenantQuery, Wide, get, post
+from storage.features.views import OriginView, Preference, RankTrial, Topic
 from storage.questions import LIKE_MIN
 
 Moment = Annotated[int, Meta(ge=0, le=10**15 - 1)]
@@ -132,4 +132,12 @@ PREFERENCES: Final = post(
     "Which technologies the memories of each principal name, and how surely.",
     slow=True,
     least=OperatorScope.REVIEW,
+)
+RANK: Final = get(
+    "/rank",
+    TenantQuery,
+    RankTrial,
+    "What ranking by feedback would change, and whether it would win; no search uses it.",
+    slow=True,
+    least=OperatorScope.VIEW,
 )

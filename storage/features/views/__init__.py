@@ -65,3 +65,23 @@ class Preference(msgspec.Struct, frozen=True, kw_only=True, rename=PRINCIPAL):
     sessions: int
     labels: dict[str, int]
     memory_ids: tuple[MemoryId, ...]
+
+
+class RankTrial(msgspec.Struct, frozen=True, kw_only=True):
+    """What the marks of people say of the rule; null where they are too few to say anything.
+
+    `signals` are approvals of one memory for one question by one key; of each key, a fifth of all
+    at most. `questions` are the newest with an approval: they are held back, and ranked by the
+    approvals for earlier ones alone. Of `moved` of them, the first five memories would have another
+    order, of `worse` a worse one. `gain` is the mean change of NDCG@5, and `low` to `high` its
+    bounds of 95 %, by drawing questions anew. `wins`: `low` is above 0.
+    """
+
+    signals: int
+    questions: int = 0
+    moved: int = 0
+    worse: int = 0
+    gain: float | None = None
+    low: float | None = None
+    high: float | None = None
+    wins: bool = False

@@ -116,7 +116,7 @@ def _lines(document: Json) -> str:
 async def _nothing(desk: Desk) -> None:
     """What each listing prints where there is nothing to list."""
     for words in (
-        "memory search", "insight origins",
+        "memory search", "insight origins", "rank status",
         "memory list", "memory list --quarantined", "memory list --would-refuse", "memory usage",
         "review list", "review unsettled", "trust show", "session list", "session show",
         "recall list", "incident list", "incident export", "isolate --list", "anchor list",
@@ -140,6 +140,7 @@ async def _memories(life: Life) -> None:
     await desk.run("memory", "search", "When does Alice leave?", "--explain", "--limit", "1")
     await desk.run("memory", "search", "--like", tea, "--label", "unknown")
     await desk.both("insight", "origins")
+    await desk.both("rank", "status")
     await desk.both("memory", "show", office)
     await desk.run("memory", "show", tea[:8])
     await desk.both("memory", "history", office[:8])
