@@ -25,6 +25,28 @@ STORE: Final = (
         ),
     ),
     Mutant(
+        row="feedback",
+        name="an agent's word is a signal for a ranking",
+        invariant="only people's marks have a part in the trial of a ranking",
+        where="storage.features.views.rank_trial:_rated",
+        fault=replaced("one.kind in {SignalKind.PERSON, SignalKind.OPERATOR}", "True"),
+        tests=one_test(
+            "tests/unit/storage/features/views/test_rank_trial.py",
+            "test_a_thousand_signals_of_agents_change_no_byte",
+        ),
+    ),
+    Mutant(
+        row="feedback",
+        name="one key has as many signals as it likes",
+        invariant="one key has at most a fifth of all signals",
+        where="storage.features.views.rank_trial:_approved",
+        fault=replaced("sum((min(most, count) for count in counts))", "sum(counts)"),
+        tests=one_test(
+            "tests/unit/storage/features/views/test_rank_trial.py",
+            "test_one_key_has_at_most_a_fifth_of_all_signals",
+        ),
+    ),
+    Mutant(
         row="export",
         name="bytes that open no commitment pass",
         invariant="the bytes of an export are those that were judged",
