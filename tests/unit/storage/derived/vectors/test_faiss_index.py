@@ -70,7 +70,7 @@ def test_search_is_exact_at_every_size_and_mask(
 
 def test_scores_are_cosines_best_first_and_never_above_one() -> None:
     rows = _unit(100)
-    found = _index(rows).search(rows[3].tobytes(), 5, None)
+    found = found_pairs(_index(rows), rows[3].tobytes(), 5, None)
     assert found[0][0] == 3
     assert found[0][1] == pytest.approx(1.0, abs=1e-6)
     scores = [score for _, score in found]
@@ -114,8 +114,8 @@ def test_rows_beyond_the_mask_are_not_allowed() -> None:
 
 def test_an_empty_index_and_a_limit_of_zero_find_nothing() -> None:
     rows = _unit(3)
-    assert VectorIndex(DIMENSION).search(rows[0].tobytes(), 5, None) == []
-    assert _index(rows).search(rows[0].tobytes(), 0, None) == []
+    assert found_pairs(VectorIndex(DIMENSION), rows[0].tobytes(), 5, None) == []
+    assert found_pairs(_index(rows), rows[0].tobytes(), 0, None) == []
     assert VectorIndex(DIMENSION).last_ordinal == -1
 
 

@@ -17,14 +17,22 @@ from storage.features.failures import FAILURES_MAX, Failure
 from storage.features.recalls import Recall, RecalledMemory
 from storage.features.views import RankTrial
 from storage.features.views.rank_trial import READS_MAX, rank_trial
-from tests.unit.storage.features.recalls.test_ledger import id_of, purge, recall_of
-from tests.unit.storage.opening import TENANT, Bench, say, vector_of
+from tests.unit.storage.features.recalls.test_ledger import id_of, purge
+from tests.unit.storage.opening import (
+    AGENT,
+    TENANT,
+    Bench,
+    candidate_of,
+    submission_of,
+    vector_of,
+    write,
+)
 
 TOPICS = 60
 QUESTIONS = 200
 HELD_BACK = 60
 KEYS = 10
-SEEDS = 60
+SEEDS = 40
 STEP_MS = 1_000
 GAIN = (1 - 1 / np.log2(3)) / 2
 """Half of the questions have their right memory second, and it would be first."""
@@ -37,8 +45,9 @@ class World:
         self.store = bench.open()
         self.numbers = itertools.count()
         self.began_ms = bench.clock() - (2 * QUESTIONS) * STEP_MS
-        self.ids = [id_of(say(self.store, f"The answer to {topic}.")) for topic in range(TOPICS)]
-        self.beside = id_of(say(self.store, "No search shows it."))
+        texts = [*(f"The answer to {topic}." for topic in range(TOPICS)), "No search shows it."]
+        made = write(self.store, *(submission_of(candidate_of(text)) for text in texts))
+        *self.ids, self.beside = map(id_of, made)
         drawn = np.random.default_rng(5).standard_normal((TOPICS + QUESTIONS, TOPICS + QUESTIONS))
         axes = np.linalg.qr(drawn)[0].T
         for number in range(QUESTIONS):
@@ -47,7 +56,7 @@ class World:
             self.search(number, vector.astype("<f4").tobytes())
         self.reads = self.store.recalls.recalls(TENANT, limit=READS_MAX)
 
-    def search(self, number: int, vector: bytes, **fields: object) -> str:
+    def search(self, number: int, vector: bytes) -> str:
         """Note a search that shows all memories; return its id."""
         topic = number % TOPICS
         first = [topic, (topic + 1) % TOPICS]
@@ -59,9 +68,22 @@ class World:
             RecalledMemory(ordinal=-1, memory_id=self.ids[one], score=score)
             for one, score in zip(order, scores, strict=True)
         )
-        at_ms = self.began_ms + number * STEP_MS
-        values = {"vector": vector, "hits": hits, "limit": TOPICS} | fields
-        return self.store.recalls.note(recall_of(self.store, at_ms, **values))
+        return self.store.recalls.note(
+            Recall(
+                recall_id="",
+                at_ms=self.began_ms + number * STEP_MS,
+                tenant=TENANT,
+                principal_id=AGENT.principal_id,
+                front="native",
+                operation="search_memory",
+                session="",
+                version=1,
+                limit=TOPICS,
+                hits=hits,
+                vector=vector,
+                where=EVERYTHING,
+            )
+        )
 
     def mark(self, number: int, memory_id: str | None = None, **fields: object) -> Failure:
         """What one of ten people says after a search: by default that the right memory is good."""
@@ -80,8 +102,8 @@ class World:
         """Store marks as the intake of feedback does, without the limit of a day."""
 
         async def all_of_them() -> None:
-            kept = [self.store.failures.record(one, of_principal_max=None) for one in marks]
-            assert all(await asyncio.gather(*kept))
+            for one in marks:
+                assert await self.store.failures.record(one, of_principal_max=None)
 
         asyncio.run(all_of_them())
 
@@ -94,6 +116,14 @@ class World:
         """All that a search and the trial answer."""
         found = self.store.reader.searched(TENANT, vector_of("what?"), EVERYTHING, 10, -1.0)
         return msgspec.json.encode((found.hits, found.nearest, self.trial()))
+
+
+@pytest.fixture(scope="module")
+def read_alone(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
+    """A world in which no test stores anything."""
+    made = World(Bench(tmp_path_factory.mktemp("world")))
+    yield made
+    made.store.close()
 
 
 @pytest.fixture
@@ -144,13 +174,13 @@ def test_a_thousand_signals_of_agents_change_no_byte(world: World) -> None:
     assert world.read() != before, "control: the same words of a person change the trial"
 
 
-def test_shuffled_labels_and_noise_do_not_win(world: World) -> None:
+def test_shuffled_labels_and_noise_do_not_win(read_alone: World) -> None:
     right = [number % TOPICS for number in range(QUESTIONS)]
     held = QUESTIONS - HELD_BACK
 
     def wins(labels: Sequence[int]) -> bool:
-        marks = [world.mark(number, world.ids[one]) for number, one in enumerate(labels)]
-        found = rank_trial(world.reads, marks)
+        marks = [read_alone.mark(number, read_alone.ids[one]) for number, one in enumerate(labels)]
+        found = rank_trial(read_alone.reads, marks)
         assert (found.signals, found.questions) == (QUESTIONS, HELD_BACK)
         return found.wins
 
@@ -167,17 +197,17 @@ def test_shuffled_labels_and_noise_do_not_win(world: World) -> None:
     assert noisy <= SEEDS // 20
 
 
-def test_one_key_has_at_most_a_fifth_of_all_signals(world: World) -> None:
+def test_one_key_has_at_most_a_fifth_of_all_signals(read_alone: World) -> None:
     def trial(keys: Sequence[int]) -> RankTrial:
-        marks = [world.mark(at, by=PrincipalId(f"key-{key}")) for at, key in enumerate(keys)]
-        return rank_trial(world.reads, marks)
+        marks = [read_alone.mark(at, by=PrincipalId(f"key-{key}")) for at, key in enumerate(keys)]
+        return rank_trial(read_alone.reads, marks)
 
     assert trial([at % 5 for at in range(QUESTIONS)]).wins, "control: five people, a fifth each"
     assert trial([0] * QUESTIONS) == RankTrial(signals=0)
     half = [0 if at % 2 else 1 + at % 9 for at in range(QUESTIONS)]
     assert trial(half) == RankTrial(signals=125)
-    said_again = [world.mark(at // 2) for at in range(2 * QUESTIONS)]
-    assert rank_trial(world.reads, said_again).signals == QUESTIONS, "each once"
+    said_again = [read_alone.mark(at // 2) for at in range(2 * QUESTIONS)]
+    assert rank_trial(read_alone.reads, said_again).signals == QUESTIONS, "each once"
 
 
 def test_irrelevant_takes_back_what_anyone_approved(world: World) -> None:
@@ -196,24 +226,24 @@ def test_a_purge_takes_the_questions_that_showed_the_memory(world: World) -> Non
     assert world.trial() == RankTrial(signals=0)
 
 
-def test_a_mark_is_about_the_last_search_before_it_or_the_read_it_names(world: World) -> None:
+def test_a_mark_is_about_the_last_search_before_it_or_the_read_it_names(read_alone: World) -> None:
     people = [PrincipalId(f"person-{number}") for number in range(KEYS)]
 
     def signals(read: Sequence[Recall], **fields: object) -> int:
-        return rank_trial(read, [world.mark(7, by=by, **fields) for by in people]).signals
+        return rank_trial(read, [read_alone.mark(7, by=by, **fields) for by in people]).signals
 
-    assert signals(world.reads) == KEYS, "control"
-    assert signals(world.reads, grade=Grade.WRONG) == 0
-    assert signals(world.reads, memory_id=world.beside) == 0
-    assert signals(world.reads, at_ms=world.began_ms - 1) == 0
-    assert signals(world.reads, memory_id="", reply_id="msg_01") == 0
-    named = world.reads[0].recall_id
-    assert signals(world.reads, memory_id="", recall_id=named, at_ms=10**15) == KEYS * TOPICS
+    assert signals(read_alone.reads) == KEYS, "control"
+    assert signals(read_alone.reads, grade=Grade.WRONG) == 0
+    assert signals(read_alone.reads, memory_id=read_alone.beside) == 0
+    assert signals(read_alone.reads, at_ms=read_alone.began_ms - 1) == 0
+    assert signals(read_alone.reads, memory_id="", reply_id="msg_01") == 0
+    named = read_alone.reads[0].recall_id
+    assert signals(read_alone.reads, memory_id="", recall_id=named, at_ms=10**15) == KEYS * TOPICS
     # A note of what rules left out has a question, and showed nothing.
-    unranked = tuple(msgspec.structs.replace(one, score=None) for one in world.reads[0].hits)
-    left_out = [msgspec.structs.replace(one, hits=unranked) for one in world.reads]
+    unranked = tuple(msgspec.structs.replace(one, score=None) for one in read_alone.reads[0].hits)
+    left_out = [msgspec.structs.replace(one, hits=unranked) for one in read_alone.reads]
     assert signals(left_out) == 0
-    nothing = [msgspec.structs.replace(one, hits=()) for one in world.reads]
+    nothing = [msgspec.structs.replace(one, hits=()) for one in read_alone.reads]
     assert signals(nothing) == 0
 
 
