@@ -127,7 +127,7 @@ def _change(
     earlier: Floats64,
     approved: Mapping[MemoryId | None, Sequence[int]],
 ) -> tuple[bool, float]:
-    """Whether the first memories of a search would change, and the change of its NDCG@5."""
+    """True if the first memories of a search would change, and the change of its NDCG@5."""
     named = [approved.get(hit.memory_id, ()) for hit in search.hits]
     right = np.array([question in one for one in named], float)
     likest = [max([NEAR, *(earlier[at] for at in one if at < len(earlier))]) for one in named]

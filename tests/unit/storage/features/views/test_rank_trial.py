@@ -85,7 +85,7 @@ class World:
             )
         )
 
-    def mark(self, number: int, memory_id: str | None = None, **fields: object) -> Failure:
+    def mark(self, number: int, **fields: object) -> Failure:
         """What one of ten people says after a search: by default that the right memory is good."""
         values: dict[str, object] = {
             "kind": SignalKind.PERSON,
@@ -93,7 +93,7 @@ class World:
             "tenant": TENANT,
             "by": PrincipalId(f"person-{number % KEYS}"),
             "at_ms": self.began_ms + number * STEP_MS + STEP_MS // 2,
-            "memory_id": self.ids[number % TOPICS] if memory_id is None else memory_id,
+            "memory_id": self.ids[number % TOPICS],
         } | fields
         failure_id = f"{values['at_ms']:012x}{next(self.numbers):08x}"
         return Failure(failure_id=failure_id, **values)  # type: ignore[arg-type]
@@ -160,7 +160,7 @@ def test_a_thousand_signals_of_agents_change_no_byte(world: World) -> None:
     forged = [
         world.mark(
             number % QUESTIONS,
-            world.ids[number % 7],
+            memory_id=world.ids[number % 7],
             by=PrincipalId("steered"),
             grade=grades[number % 3],
             kind=SignalKind.AGENT,
@@ -179,7 +179,10 @@ def test_shuffled_labels_and_noise_do_not_win(read_alone: World) -> None:
     held = QUESTIONS - HELD_BACK
 
     def wins(labels: Sequence[int]) -> bool:
-        marks = [read_alone.mark(number, read_alone.ids[one]) for number, one in enumerate(labels)]
+        marks = [
+            read_alone.mark(number, memory_id=read_alone.ids[one])
+            for number, one in enumerate(labels)
+        ]
         found = rank_trial(read_alone.reads, marks)
         assert (found.signals, found.questions) == (QUESTIONS, HELD_BACK)
         return found.wins
