@@ -22,26 +22,16 @@ def canonical_bytes(candidate: Candidate) -> bytes:
     minimal escapes are RFC 8785. A property test compares the result with the `rfc8785` package,
     which takes fifty times as long.
     """
-    return _ENCODER.encode(_with_defaults(candidate))
-
-
-def _with_defaults(candidate: Candidate) -> Candidate:
-    """The candidate with every field that equals its default set to the default object itself.
-
-    The encoder leaves out a field whose value is the default object itself, and keeps one that is
-    merely equal. Without this the same candidate could have two encodings, and so two digests.
-    """
     target, scope = candidate.target, candidate.scope
-    strange = (target == _TARGET and target is not _TARGET) or (
-        scope == _SCOPE and scope is not _SCOPE
-    )
-    if not strange:
-        return candidate
-    return msgspec.structs.replace(
-        candidate,
-        target=_TARGET if target == _TARGET else target,
-        scope=_SCOPE if scope == _SCOPE else scope,
-    )
+    # The encoder leaves out a field whose value is the default object itself, and keeps one that is
+    # merely equal. Without this the same candidate could have two encodings, and so two digests.
+    if (target == _TARGET and target is not _TARGET) or (scope == _SCOPE and scope is not _SCOPE):
+        candidate = msgspec.structs.replace(
+            candidate,
+            target=_TARGET if target == _TARGET else target,
+            scope=_SCOPE if scope == _SCOPE else scope,
+        )
+    return _ENCODER.encode(candidate)
 
 
 def decode_canonical(data: bytes) -> Candidate:

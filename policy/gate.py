@@ -15,13 +15,11 @@ from policy.checks import (
     Step,
     StepObjection,
     aim_of,
-    confirmed,
-    provenance_of,
 )
 from policy.facts import Facts
 from policy.labels.derive import confirmed_by_a_person, lowered
 from policy.labels.forwarded_call import call_of
-from policy.model import Candidate, ChangeKind, MemoryClass, Provenance, SourceKind
+from policy.model import Candidate, ChangeKind, Provenance, SourceKind
 from policy.ruleset import Ruleset
 from policy.verdict import (
     _SEAL,  # pyright: ignore[reportPrivateUsage] - the one key to the one lock
@@ -108,7 +106,7 @@ class Gate:
                 memory_class=landing,
                 passed=tuple(passed),
             )
-        return _admit(candidate, facts, ruleset, landing, frozenset(passed))
+        return _admit(candidate, facts, aim, frozenset(passed))
 
 
 def _said_no(facts: Facts, aim: Aim, *, waits: bool) -> Reason | None:
@@ -129,25 +127,20 @@ def _understood(finding: object) -> StepObjection:
     return finding if isinstance(finding, StepObjection) else UNAVAILABLE
 
 
-def _admit(
-    candidate: Candidate,
-    facts: Facts,
-    ruleset: Ruleset,
-    landing: MemoryClass,
-    passed: frozenset[int],
-) -> Verdict:
-    provenance = provenance_of(candidate, facts)
+def _admit(candidate: Candidate, facts: Facts, aim: Aim, passed: frozenset[int]) -> Verdict:
+    provenance = aim.provenance
     # A gate with all its steps has rejected a candidate for which one of these facts is missing.
     # Only a gate that was built without some steps reaches this line with a fact missing.
     if provenance is None or facts.staged_digest is None or facts.reading is None:
-        return Reject(reason=Reason.GATE_UNAVAILABLE, step=0, memory_class=landing)
-    label = _landing_label(candidate, facts, provenance)
+        return Reject(reason=Reason.GATE_UNAVAILABLE, step=0, memory_class=aim.landing)
+    label = confirmed_by_a_person(provenance) if aim.confirmed else provenance
+    label = _landing_label(candidate, facts, label)
     permit = Permit(
         _SEAL,
         candidate_id=facts.candidate_id,
         digest=facts.staged_digest,
-        epoch=ruleset.epoch,
-        memory_class=landing,
+        epoch=aim.ruleset.epoch,
+        memory_class=aim.landing,
         source=label.source,
         basis=label.basis,
         passed=passed,
@@ -155,8 +148,7 @@ def _admit(
     return Admit(permit=permit)
 
 
-def _landing_label(candidate: Candidate, facts: Facts, provenance: Provenance) -> Provenance:
-    label = confirmed_by_a_person(provenance) if confirmed(facts) else provenance
+def _landing_label(candidate: Candidate, facts: Facts, label: Provenance) -> Provenance:
     if candidate.change is not ChangeKind.UPDATE:
         return label
     stored = facts.stored
@@ -212,7 +204,7 @@ class UnsafeObservingGate(Gate):
         passed = frozenset(verdict.passed)
         if not passed >= INTEGRITY:
             return verdict
-        admitted = _admit(candidate, facts, ruleset, verdict.memory_class, passed)
+        admitted = _admit(candidate, facts, aim_of(candidate, facts, ruleset), passed)
         if isinstance(admitted, Admit):
             return Admit(permit=admitted.permit, objection=verdict)
         return admitted

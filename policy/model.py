@@ -60,15 +60,10 @@ class SourceKind(Word):
     TOOL_RESULT = "tool_result"
     UNKNOWN = "unknown"
 
-    @property
-    def trust(self) -> int:
-        """The rank of the source: 0 for the two unproven kinds up to 3 for `OPERATOR`."""
-        return _TRUST[self]
-
-    @property
-    def proven(self) -> bool:
-        """Whether a key or a person's decision shows who is accountable."""
-        return _TRUST[self] >= _TRUST[SourceKind.USER_INPUT]
+    # The rank of the source: 0 for the two unproven kinds up to 3 for `OPERATOR`.
+    trust: int
+    # Whether a key or a person's decision shows who is accountable.
+    proven: bool
 
 
 # Both unproven kinds have the same rank. Only a person is shown the difference: of a `TOOL_RESULT`
@@ -81,6 +76,8 @@ _TRUST = {
     SourceKind.USER_INPUT: 2,
     SourceKind.OPERATOR: 3,
 }
+for _source, _rank in _TRUST.items():
+    _source.trust, _source.proven = _rank, _rank >= _TRUST[SourceKind.USER_INPUT]
 
 
 class MemoryClass(Word):
@@ -91,16 +88,13 @@ class MemoryClass(Word):
     L3 = "L3"  # L3: knowledge.
     L4 = "L4"  # L4: episodes and scratch notes.
 
-    @property
-    def power(self) -> int:
-        """The power of the class, from 4 for `L1` to 1 for `L4`.
-
-        A class of more power needs a more trusted source.
-        """
-        return _POWER[self]
+    # The power of the class, from 4 for `L1` to 1 for `L4`: a class of more power needs a more
+    # trusted source.
+    power: int
 
 
-_POWER = {MemoryClass.L1: 4, MemoryClass.L2: 3, MemoryClass.L3: 2, MemoryClass.L4: 1}
+for _power, _class in enumerate(reversed(MemoryClass), start=1):
+    _class.power = _power
 
 
 class ChangeKind(Word):
@@ -127,21 +121,17 @@ class Reads(Word):
     USER_INPUT = "user_input"
     OPERATOR = "operator"
 
-    @property
-    def trust(self) -> int:
-        """The least rank (`SourceKind.trust`) that a label must have to be shown."""
-        return _FLOORS[self]
+    # The least rank (`SourceKind.trust`) that a label must have to be shown.
+    trust: int
 
     def shows(self, source: SourceKind) -> bool:
         """Whether a row with this label is at or above the floor."""
         return source.trust >= self.trust
 
 
-_FLOORS = {
-    Reads.ALL: 0,
-    Reads.USER_INPUT: SourceKind.USER_INPUT.trust,
-    Reads.OPERATOR: SourceKind.OPERATOR.trust,
-}
+Reads.ALL.trust = 0
+Reads.USER_INPUT.trust = SourceKind.USER_INPUT.trust
+Reads.OPERATOR.trust = SourceKind.OPERATOR.trust
 
 
 class Claims(enum.Enum):

@@ -295,7 +295,8 @@ DECISION: Final = (
         invariant="every field of a candidate is under its digest",
         where="policy.canonical:canonical_bytes",
         fault=replaced(
-            "_with_defaults(candidate)", "msgspec.structs.replace(candidate, actor=None)"
+            "_ENCODER.encode(candidate)",
+            "_ENCODER.encode(msgspec.structs.replace(candidate, actor=None))",
         ),
         tests=one_test(
             "tests/property/test_gate_reference.py", "test_every_field_is_under_the_digest"
