@@ -125,7 +125,7 @@ class Connection(asyncio.BufferedProtocol):
     """One connection. Event loop only.
 
     `peer` is set from the beginning, and `principal` once a front has checked the credential.
-    `departure` happens when the connection ends, and `end` closes it.
+    `departure` happens when the connection ends during a request, and `end` closes it.
     """
 
     def __init__(
@@ -291,6 +291,7 @@ class Connection(asyncio.BufferedProtocol):
 
     def _settle(self, sent: web.StreamResponse | None) -> None:
         """After an answer, wait for the next request, or drop the rest of an unread body."""
+        self.departure = Departure()
         request = self._request
         whole = self._at is _At.FED and request is not None and request.content.is_eof()
         if sent is not None and sent.keep_alive and whole:

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
-from types import TracebackType
-from typing import Any, Final, Protocol, Self
+from typing import Any, Final, Protocol
 
 import msgspec
 
@@ -51,29 +50,17 @@ class Departure(msgspec.Struct, eq=False):
 class AnswerDeadline(msgspec.Struct, eq=False):
     """Reports when a request's answer is no longer wanted: its peer left, or its credential ended.
 
-    It is a context around the whole request, up to the last piece of the answer. Event loop only.
+    Event loop only.
     """
 
-    # Reports the end of the request's connection.
-    _departure: Departure
-    gone: Departure = msgspec.field(default_factory=Departure)
+    # Happens also when the request's connection ends.
+    gone: Departure
     # Whether a credential of the request has ended, so that its answer may not be sent.
     over: bool = False
     _accesses: list[Access] = msgspec.field(default_factory=list[Access])
 
-    def __enter__(self) -> Self:
-        """Begin to watch for the peer's departure."""
-        self._departure.tell(self.gone.happen)
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        """Stop watching peer and credentials, because the request is answered."""
-        self._departure.forget(self.gone.happen)
+    def close(self) -> None:
+        """Stop watching credentials, because the last piece of the answer was sent."""
         for access in self._accesses:
             access.forget(self._end)
 
@@ -115,10 +102,8 @@ class RequestHead(msgspec.Struct, frozen=True, kw_only=True):
     # connection then count for this principal. Raises `Busy` if the principal has too many
     # requests.
     enter: Callable[[Principal], None]
-
-    def stands_on(self, access: Access) -> None:
-        """Tie the request to this credential; only the authenticator calls this."""
-        self.welcome.stands_on(access)
+    # Ties the request to a credential; only the authenticator calls it.
+    stands_on: Callable[[Access], None]
 
     async def complete(self, bytes_max: int | None = None) -> HttpRequest:
         """Read the body, of at most `bytes_max` or the listener's limit; return the whole request.

@@ -201,12 +201,12 @@ class Listener:
         self._unix_paths.clear()
 
     async def _answers(self, request: ReceivedRequest) -> web.StreamResponse | None:
-        turn = RequestTurn(self._turns)
+        turn, welcome = RequestTurn(self._turns), AnswerDeadline(request.connection.departure)
         self.in_flight += 1
         try:
-            with AnswerDeadline(request.connection.departure) as welcome:
-                done = await attempt(self._served(request, turn, welcome), self._halt)
+            done = await attempt(self._served(request, turn, welcome), self._halt)
         finally:
+            welcome.close()
             turn.end()
             self.in_flight -= 1
         if isinstance(done, AnswerFailure):
@@ -325,6 +325,7 @@ class Listener:
             body_bytes_max=limits.body_bytes_max,
             welcome=welcome,
             enter=enter,
+            stands_on=welcome.stands_on,
         )
         answered = await self._front.answer(incoming)
         if not welcome.over or answered.done:
