@@ -98,8 +98,8 @@ class VerifierKey(msgspec.Struct, frozen=True, kw_only=True):
 
 
 @lru_cache(maxsize=4)
-def _key_of(name: str, private_key: Ed25519PrivateKey) -> VerifierKey:
-    return VerifierKey.of(name, private_key)
+def _key_id(name: str, private_key: Ed25519PrivateKey) -> bytes:
+    return VerifierKey.of(name, private_key).key_id
 
 
 def sign_note(text: str, name: str, private_key: Ed25519PrivateKey) -> bytes:
@@ -108,11 +108,11 @@ def sign_note(text: str, name: str, private_key: Ed25519PrivateKey) -> bytes:
     Raises:
         ValueError: The text cannot be the text of a note, or `name` is no key name.
     """
-    key = _key_of(name, private_key)
+    key_id = _key_id(name, private_key)
     if not text.endswith("\n") or _has_control(text):
         raise ValueError("a note's text ends in a newline and has no control characters")
     body = text.encode()
-    signature = _encoded(key.key_id + private_key.sign(body))
+    signature = _encoded(key_id + private_key.sign(body))
     return body + f"\n{_SIGNATURE_MARK}{name} {signature}\n".encode()
 
 

@@ -23,9 +23,10 @@ import lmdb
 from policy.model import CandidateId
 from policy.verdict import InvariantBroken
 from storage.ground.errors import StoreLocked, StoreUnavailable
+from storage.ground.randomness import random_bytes
 from storage.ground.state_directory import destroy_file, write_durably
 from storage.staging.held_file import StagingFile
-from storage.staging.undecided import KEY_LEN, Undecided, name_of, new_key, packed, seal, unseal
+from storage.staging.undecided import KEY_LEN, Undecided, name_of, packed, seal, unseal
 from storage.values import Sealed, StagedContents
 
 _CANONICAL: Final = b"c"
@@ -69,7 +70,7 @@ class Staging:
     @staticmethod
     def sealed(candidate_id: CandidateId, contents: StagedContents) -> Sealed:
         """Encrypt a candidate for staging, under a new key. Any thread."""
-        key = new_key()
+        key = random_bytes(KEY_LEN)
         data = seal(key, name_of(candidate_id), packed(contents))
         return Sealed(candidate_id=candidate_id, key=key, data=data)
 
@@ -135,7 +136,7 @@ class Staging:
         The key is a new one, because the first key is destroyed with the verdict, and must never be
         in a file.
         """
-        key = self._drawn[candidate_id] = new_key()
+        key = self._drawn[candidate_id] = random_bytes(KEY_LEN)
         return seal(key, _key(candidate_id, _ROW), data)
 
     def unseal(self, candidate_id: CandidateId, sealed: bytes) -> bytes | None:

@@ -34,11 +34,6 @@ _NONCE_LEN: Final = 12
 _LENGTHS: Final = struct.Struct(">II")
 
 
-def new_key() -> bytes:
-    """A new random key."""
-    return random_bytes(KEY_LEN)
-
-
 def seal(key: bytes, name: bytes, data: bytes) -> bytes:
     """Encrypt `data`; it can be decrypted only with the same key and name. Any thread."""
     nonce = random_bytes(_NONCE_LEN)

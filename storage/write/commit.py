@@ -21,6 +21,7 @@ from storage.audit import (
     OBSERVED_REJECT,
     VerdictLeaf,
     candidate_of,
+    culprit_of,
     inherit,
     state_after,
 )
@@ -77,7 +78,7 @@ class Committer:
         # No lookup is needed, because the id of a new memory is 122 new random bits.
         known = None if minted else read_id(change.draft, name)
         stored = None if known is None else read_row(change.draft, known.ordinal)
-        key = judged.guarded_key
+        key = judged.submission.guarded_key
         # A memory on another server is found by its key, and the gate has read the rows under that
         # key.
         if key is None and not _reachable(candidate.change, known, stored):
@@ -129,7 +130,7 @@ class _Landing(msgspec.Struct, frozen=True, kw_only=True):
 
     def log(self) -> int:
         """Append the verdict leaf of the candidate; return the leaf's index."""
-        judged = self.judged
+        judged, provenance = self.judged, self.judged.submission.provenance
         # An id that a client chose may contain any text, and a leaf remains after a purge. So the
         # leaf names the memory only by an id that the store made.
         plain = is_uuid(self.memory_id)
@@ -150,8 +151,8 @@ class _Landing(msgspec.Struct, frozen=True, kw_only=True):
                 ruleset_epoch=self.permit.epoch,
                 structural=isinstance(judged.objection, Reject) and judged.objection.structural,
                 trust_level=judged.trust_level,
-                culprit=judged.culprit,
-                session=judged.session,
+                culprit=culprit_of(provenance.culprits, judged.candidate),
+                session=provenance.session,
                 previous_index=step_before(self.stored),
             )
         )
@@ -159,6 +160,7 @@ class _Landing(msgspec.Struct, frozen=True, kw_only=True):
     def row(self, leaf_index: int, embedder_id: str) -> Row:
         """The row of this candidate; for a purge, a row without content."""
         candidate, change = self.judged.candidate, self.change
+        provenance = self.judged.submission.provenance
         purge = candidate.change is ChangeKind.PURGE
         update = candidate.change is ChangeKind.UPDATE and self.stored is not None
         goes_on = self.stored if update or self._replaces() else None
@@ -189,8 +191,8 @@ class _Landing(msgspec.Struct, frozen=True, kw_only=True):
             canonical=b"" if purge else self.judged.canonical,
             erased=purge,
             keyed=self.keyed,
-            after_reading=self.judged.after_reading or (texts is not None and texts.after_reading),
-            read_origins=self.judged.read_origins or read_before,
+            after_reading=provenance.after_reading or (texts is not None and texts.after_reading),
+            read_origins=provenance.read_origins or read_before,
             was_unread=self.judged.alters_unread,
         )
 
@@ -265,12 +267,12 @@ class _Landing(msgspec.Struct, frozen=True, kw_only=True):
 
         An update that does not change the text keeps the stored vector.
         """
-        judged = self.judged
-        if judged.candidate.change in {ChangeKind.DELETE, ChangeKind.PURGE}:
+        candidate, submission = self.judged.candidate, self.judged.submission
+        if candidate.change in {ChangeKind.DELETE, ChangeKind.PURGE}:
             return b"", ""
-        if judged.vector:
-            return judged.vector, judged.embedder_id
-        unchanged = judged.candidate.change is ChangeKind.UPDATE and judged.candidate.text is None
+        if submission.vector:
+            return submission.vector, submission.embedder_id
+        unchanged = candidate.change is ChangeKind.UPDATE and candidate.text is None
         if not unchanged or self.known is None or self.stored is None:
             return b"", ""
         vector = self.change.draft.get(VECTORS, ordinal_key(self.known.ordinal))

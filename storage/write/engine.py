@@ -130,7 +130,7 @@ class Engine:
         except StorageError as error:
             outcomes = [error] * len(batch)
         finally:
-            self.parts.staging.forget(one.candidate_id for one in batch)
+            self.parts.staging.forget([one.candidate_id for one in batch])
         self.erase_if_due()
         return outcomes
 
@@ -173,7 +173,7 @@ class Engine:
             # If dead readers had filled the store's map, `work` runs a second time, so it must
             # begin with an empty list.
             outcomes.clear()
-            change.of(QueueChanges).judged = tuple(one.candidate_id for one in batch)
+            change.of(QueueChanges).judged = tuple([one.candidate_id for one in batch])
             outcomes.extend(
                 [
                     self._judge_one(change, case) if isinstance(case, CandidateCase) else case
@@ -416,7 +416,7 @@ class Engine:
         parts.staging.forget(queue.judged)
         if queue.asker_erases:
             parts.staging.condemn(queue.gone)
-        else:
+        elif queue.gone:
             self.destroy(queue.gone)
         parts.failpoint("key_destroyed")
         self._erased.extend(change.index.erased)

@@ -38,6 +38,7 @@ class Job:
         "queued_ns",
         "sealed",
         "task",
+        "weight",
     )
 
     def __init__(
@@ -59,11 +60,8 @@ class Job:
         # The one claim on the job. Either the writer takes it, to begin the job, or the caller
         # does, to give up; `pop` is atomic.
         self._claim = [None]
-
-    @property
-    def weight(self) -> int:
-        """The number of bytes that the job adds to a batch."""
-        return 0 if self.sealed is None else len(self.sealed.data)
+        # The number of bytes that the job adds to a batch.
+        self.weight = 0 if sealed is None else len(sealed.data)
 
     def claim(self) -> bool:
         """Claim the job; True for the first call alone, by the writer or the waiting caller."""

@@ -261,28 +261,20 @@ class Judge:
         submission = docket.case.submission
         if docket.case.staged is None or permit.candidate_id != submission.candidate_id:
             raise StalePermit("the permit is another candidate's")
-        provenance = submission.provenance
         judged = AdmittedCandidate(
             candidate=docket.candidate,
+            submission=submission,
             canonical=docket.case.staged,
             salt=docket.salt,
             intercepted_index=docket.intercepted_index,
             trust_level=docket.trust.level.value,
-            vector=submission.vector,
-            embedder_id=submission.embedder_id,
             approved_by=docket.by,
             objection=verdict.objection,
-            guarded_key=submission.guarded_key,
             # The waiting caller sends this call itself. A call that a person releases waits until a
             # relay to that server fetches it.
             sent=docket.case.held is None,
-            blob=submission.guarded_blob,
             is_there=submission.candidate.principal_id == ADOPTS,
-            culprit=culprit_of(provenance.culprits, submission.candidate),
-            session=provenance.session,
-            after_reading=provenance.after_reading,
             alters_unread=docket.alters_unread,
-            read_origins=provenance.read_origins,
         )
         landed = self._committer.commit(change, permit, judged, change.around.ruleset.epoch)
         if docket.case.held is not None:

@@ -73,9 +73,9 @@ class LineDecisions:
 
     def said(self, change: Change, candidate: Candidate) -> PersonDecisions:
         """The decisions of people on the lines of a candidate."""
-        group = self._group(candidate)
-        # Most groups have no decision, and then the candidate's text is not read.
-        any_there = change.draft.count(LINES) and next(change.draft.keys(LINES, group), b"")
+        # Most stores have no decision, and most groups none, and then the candidate is not read.
+        group = self._group(candidate) if change.draft.count(LINES) else b""
+        any_there = next(change.draft.keys(LINES, group), b"") if group else b""
         if not any_there or not any_there.startswith(group):
             return PersonDecisions()
         denied = any(change.draft.has(LINES, one) for one in self._keys(candidate, _DENIED))

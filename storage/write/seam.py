@@ -9,12 +9,11 @@ import msgspec
 
 from policy.model import Candidate, CandidateId, MemoryStatus, PrincipalId
 from policy.verdict import Hold, Reject
-from storage.audit import Culprit
 from storage.tables.change import Change
 from storage.tables.codec import IdRecord
 from storage.tables.keys import KeyedNames
 from storage.tables.lmdb_store import LmdbStore, View
-from storage.values import Row
+from storage.values import Row, Submission
 
 Result = TypeVar("Result")
 Result_co = TypeVar("Result_co", covariant=True)
@@ -80,31 +79,28 @@ class Feature:
 
 
 class AdmittedCandidate(msgspec.Struct, frozen=True, kw_only=True):
-    """An admitted candidate, with all values that its row and its leaf will contain."""
+    """An admitted candidate, with all values that its row and its leaf will contain.
+
+    `submission` has the label of the verdict, and `canonical` the bytes that were judged.
+    """
 
     candidate: Candidate
+    submission: Submission
     canonical: bytes
     salt: bytes
     intercepted_index: int
     trust_level: str
-    vector: bytes
-    embedder_id: str
     approved_by: PrincipalId | None = None
     # The objection that an enforcing gate would have made, if the gate only observes (observe
     # mode).
     objection: Hold | Reject | None = None
-    # Guard mode (docs/mcp.md): the row is an intent until the upstream server has answered.
-    guarded_key: str | None = None
+    # Guard mode (docs/mcp.md): whether the call may have reached the upstream server; its row is an
+    # intent until the server has answered.
     sent: bool = True
-    blob: bytes = b""
     # Whether the upstream server had the memory before the gate was installed, so that no call is
     # ever sent.
     is_there: bool = False
-    culprit: Culprit | None = None
-    session: str | None = None
-    after_reading: bool = False
     alters_unread: bool = False
-    read_origins: tuple[str, ...] = ()
 
 
 class LandedRow(msgspec.Struct, frozen=True, kw_only=True):

@@ -170,8 +170,8 @@ class TrustIntake:
     def origin_of(self, candidate: Candidate, provenance: Provenance | None) -> NamedOrigin | None:
         """The tool from which a candidate's text came; None if no tool is known."""
         culprits = () if provenance is None else provenance.culprits
-        named = next((one for one in culprits if one.server is not None), None)
         said = culprit_of(culprits, candidate)
+        named = said and next((one for one in culprits if one.server is not None), None)
         if named is None or said is None:
             return None
         key = self._names.origin(candidate.tenant, named.server or "", named.tool or "")

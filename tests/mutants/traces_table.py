@@ -34,7 +34,7 @@ TRACES: Final = (
         name="a hold keeps the key that it was staged under",
         invariant="a key that opened undecided candidates is never a file",
         where="storage.staging.staging:Staging.seal",
-        fault=replaced("new_key()", "self._undecided._keys[candidate_id]"),
+        fault=replaced("random_bytes(KEY_LEN)", "self._undecided._keys[candidate_id]"),
         tests=(
             at(_STAGING, "test_a_held_candidate_is_under_another_key_than_it_was_staged_under"),
             at(_STAGING, "test_no_destroyed_key_opens_anything_in_any_file"),

@@ -71,7 +71,7 @@ class UpstreamFiling(Follower):
             ordinal=landed.ordinal,
             leaf_index=row.leaf_index,
             sent=judged.sent,
-            blob=b"" if judged.sent else judged.blob,
+            blob=b"" if judged.sent else judged.submission.guarded_blob,
         )
         change.draft.write(FORWARDS, bytes.fromhex(row.candidate_id), record)
 

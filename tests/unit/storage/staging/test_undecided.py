@@ -14,15 +14,16 @@ import pytest
 
 from policy.model import CandidateId
 from storage.ground.errors import StoreUnavailable
+from storage.ground.randomness import random_bytes
 from storage.staging import undecided
-from storage.staging.undecided import UNLINKED, Undecided, name_of, new_key, packed, seal
+from storage.staging.undecided import KEY_LEN, UNLINKED, Undecided, name_of, packed, seal
 from storage.values import STAGED_IN_MEMORY, Sealed, StagedContents
 
 MAP_BYTES = 1 << 26
 
 
 def _sealed(canonical: bytes) -> Sealed:
-    candidate_id, key = CandidateId(secrets.token_hex(16)), new_key()
+    candidate_id, key = CandidateId(secrets.token_hex(16)), random_bytes(KEY_LEN)
     data = packed(StagedContents(canonical=canonical, evidence=b"evidence"))
     return Sealed(candidate_id=candidate_id, key=key, data=seal(key, name_of(candidate_id), data))
 

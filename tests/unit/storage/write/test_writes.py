@@ -328,12 +328,11 @@ def admitted(labels: Labels) -> tuple[Permit, AdmittedCandidate]:
     assert isinstance(verdict, Admit), verdict
     judged = AdmittedCandidate(
         candidate=candidate,
+        submission=submission_of(candidate, vector=vector_of("a text")),
         canonical=canonical_bytes(candidate),
         salt=bytes(SALT_LEN),
         intercepted_index=0,
         trust_level="trusted",
-        vector=vector_of("a text"),
-        embedder_id=EMBEDDER,
     )
     return verdict.permit, judged
 
