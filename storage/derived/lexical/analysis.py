@@ -8,6 +8,7 @@ statistics of its own, and no search needs a filter by tenant.
 from __future__ import annotations
 
 import re
+import struct
 import unicodedata
 from collections.abc import Callable
 from functools import partial
@@ -136,13 +137,9 @@ class WordHashes:
     def _hashed(self, tenant: Tenant, word: str) -> tuple[int, ...]:
         self._count += 1
         salt = self._names.tenant(tenant)
-        return tuple(
-            int.from_bytes(
-                blake2b(term.encode(), digest_size=_HASH_LEN, key=self._key, salt=salt).digest(),
-                "little",
-            )
-            for term in terms_of(word)
-        )
+        hashed = partial(blake2b, digest_size=_HASH_LEN, key=self._key, salt=salt)
+        digests = [hashed(term.encode()).digest() for term in terms_of(word)]
+        return struct.unpack(f"<{len(digests)}Q", b"".join(digests))
 
 
 def unpacked(words: bytes) -> Hashes | None:

@@ -23,9 +23,6 @@ _ERROR: Final = math.sqrt(math.pi / 2 - 1)
 Mask = NDArray[np.bool_]
 
 _NORM_TOLERANCE: Final = 1e-3
-# The number of rows up to which each row is scored by itself, because the start of a pass over all
-# rows costs as much as eight rows.
-_FEW: Final = 8
 
 _faiss: Final[Any] = faiss
 # One OpenMP thread, because with two threads pauses of 100 ms and more were measured.
@@ -60,13 +57,8 @@ def check_vectors(joined: bytes, count: int, dimension: int) -> Floats:
     rows = rows.reshape(count, dimension)
     # A sum of squares that is much too large, or NaN, is not close to 1.
     with np.errstate(over="ignore", invalid="ignore"):
-        if count <= _FEW:
-            near = all(abs(float(np.dot(row, row)) - 1.0) < _NORM_TOLERANCE for row in rows)
-        else:
-            # `einsum` sums the squares in one pass over the vectors and copies nothing.
-            squares = np.einsum("ij,ij->i", rows, rows)
-            near = bool((np.abs(squares - 1.0) < _NORM_TOLERANCE).all())
-    if not near:
+        near = np.abs(np.vecdot(rows, rows) - 1.0) < _NORM_TOLERANCE
+    if not near.all():
         raise BadVector("a vector is not a finite unit vector")
     return rows
 
@@ -77,7 +69,7 @@ def check_each(vectors: Sequence[bytes], dimension: int) -> Floats:
     Raises:
         BadVector: A length is wrong, or a vector is not finite or not of unit norm.
     """
-    if any(len(vector) != 4 * dimension for vector in vectors):
+    if not {4 * dimension}.issuperset(map(len, vectors)):
         raise BadVector("a vector of another dimension")
     return check_vectors(b"".join(vectors), len(vectors), dimension)
 
