@@ -22,6 +22,7 @@ from numpy.typing import NDArray
 
 from policy.labels.derive import HOST
 from policy.model import Hit, PrincipalId, SourceKind, Tenant
+from policy.ruleset import ReadRules
 from policy.trust.score import known_score
 from storage.audit import VerdictLeaf
 from storage.derived.lexical.scoring import TRUSTS, Floats64, Ordinals, Ranks
@@ -63,7 +64,8 @@ class ExposureOrigin(msgspec.Struct, frozen=True, kw_only=True):
 class Placement(msgspec.Struct, frozen=True):
     """One memory that competes for a place in a search's result.
 
-    `origin` is None if the memory is not counted, because its label is `user_input` or above.
+    `origin` is None if the memory is not counted, because its label is `user_input` or above;
+    `vector` if no near copies of it are counted with it.
     """
 
     hit: Hit
@@ -75,17 +77,13 @@ class Exposure:
     """The places in the result of one search, which are filled best first."""
 
     def __init__(
-        self,
-        limit: int,
-        shown_of_ten: int,
-        restricted_of_ten: int,
-        is_restricted: Callable[[ExposureOrigin], bool],
+        self, limit: int, rules: ReadRules, is_restricted: Callable[[ExposureOrigin], bool]
     ) -> None:
         """`is_restricted` returns whether an origin is latched or on probation."""
         self._limit = limit
         self._is_restricted = is_restricted
-        self._shown = places(limit, shown_of_ten)
-        self._restricted = places(limit, restricted_of_ten)
+        self._shown = places(limit, rules.shown_of_ten)
+        self._restricted = places(limit, rules.shown_on_probation)
         self._hits: list[Hit] = []
         self._counts: Counter[Hashable] = Counter()
         self._copies: list[tuple[NDArray[np.float32], Hashable]] = []
@@ -107,7 +105,7 @@ class Exposure:
     def place(self, one: Placement) -> bool:
         """Give the memory a place if its origin has one left; return whether it got a place."""
         keys = self._keys(one)
-        if one.origin is not None and self._has_used_up(one.origin, keys):
+        if keys and one.origin is not None and self._has_used_up(one.origin, keys):
             return False
         self._take(one, keys)
         return True
@@ -273,11 +271,14 @@ class Origins:
 
         return is_restricted
 
-    def placing(self, view: View, ordinal: int, row: Row, hit: Hit) -> Placement:
-        """A hit of the search, with its origin and vector for the caps."""
+    def placing(
+        self, view: View, row: Row, hit: Hit, is_restricted: Callable[[ExposureOrigin], bool]
+    ) -> Placement:
+        """A hit of the search, with its origin for the caps, and its vector if it is under one."""
+        ordinal = hit.memory.ordinal
         origin = self.of(view, ordinal, row)
-        if origin is None:
-            return Placement(hit)
+        if origin is None or not (origin.after_reading or is_restricted(origin)):
+            return Placement(hit, origin)
         stored = view.get(VECTORS, ordinal_key(ordinal))
         vector = None if stored is None else np.frombuffer(stored, dtype="<f4")
         return Placement(hit, origin, vector)

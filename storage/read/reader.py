@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from functools import partial
-from typing import Final, NamedTuple, Self, TypeVar, cast
+from typing import Final, Generic, NamedTuple, Self, TypeVar, cast
 
 import msgspec
 import numpy as np
@@ -27,12 +27,12 @@ from policy.model import (
     Tenant,
 )
 from policy.query import EVERYTHING, Filter, matches
-from storage.derived.catalogue import Ordinals
+from storage.derived.catalogue import Mask, Ordinals
 from storage.features.recalls import NEAREST_MAX
 from storage.ground.errors import StoreCorrupt
 from storage.questions import ANSWER_BYTES_MAX, AnswerRoom
 from storage.read.check import check_store
-from storage.read.exposure import EXAMINED_MIN, Exposure, Origins, Placement
+from storage.read.exposure import EXAMINED_MIN, Exposure, ExposureOrigin, Origins, Placement
 from storage.read.ranking import Candidates, RankedRow, candidates_len
 from storage.read.word_reads import WordReads
 from storage.tables.codec import (
@@ -96,7 +96,9 @@ class EmbeddedReader(WordReads):
         *,
         expired: bool = False,
     ) -> None:
-        super().__init__(engine, reads, _at_first if expired else engine.parts.clock)
+        # At the first moment of all (Unix milliseconds) nothing has expired.
+        clock = (lambda: -_LATEST_MS) if expired else engine.parts.clock
+        super().__init__(engine, reads, clock)
         self._expired = expired
         self._origins = origins or Origins(engine)
 
@@ -197,7 +199,9 @@ class EmbeddedReader(WordReads):
             return None
         if newest_above(view, known.ordinal, self.reads) != ordinal:
             return None
-        if is_expired(row, self._clock()) or (self._expired and was_ended(view, row)):
+        if row.expires_at is not None and (
+            is_expired(row, self._clock()) or (self._expired and was_ended(view, row))
+        ):
             return None
         return row, known.status
 
@@ -213,16 +217,16 @@ class EmbeddedReader(WordReads):
 
     def page(self, tenant: Tenant, where: Filter, offset: int, limit: int) -> Page:
         """Live memories that match, newest first."""
-        with self._moment(tenant, where, self._catalogue.candidates) as (view, found, exact):
-            newest_first = found[::-1]
-            if exact and not self._expired:
+        with self._moment(tenant, where, self._catalogue.candidates) as now:
+            view, newest_first = now.view, now.found[::-1]
+            if now.exact and not self._expired:
                 wanted = newest_first[offset : offset + limit].tolist()
                 room = AnswerRoom(ANSWER_BYTES_MAX)
-                memories = room.taken(self._joined(view, tenant, wanted))
+                memories = room.taken(self._joined(now, tenant, wanted))
                 told = tuple(filter(None, (self._told(view, one) for one in memories)))
-                return Page(total=len(found), memories=told, cut=room.full)
+                return Page(total=len(now.found), memories=told, cut=room.full)
             total, kept, room = 0, list[Memory](), AnswerRoom(ANSWER_BYTES_MAX)
-            for memory in self._joined(view, tenant, newest_first.tolist()):
+            for memory in self._joined(now, tenant, newest_first.tolist()):
                 if not matches(where, memory):
                     continue
                 # All matches are counted, and only those of the page are collected.
@@ -235,10 +239,10 @@ class EmbeddedReader(WordReads):
 
     def ids(self, tenant: Tenant, where: Filter, limit: int) -> tuple[MemoryId, ...]:
         """The ids of live memories that match, newest first."""
-        with self._moment(tenant, where, self._catalogue.candidates) as (view, found, _):
+        with self._moment(tenant, where, self._catalogue.candidates) as now:
             matching = (
                 memory.memory_id
-                for memory in self._joined(view, tenant, found[::-1].tolist())
+                for memory in self._joined(now, tenant, now.found[::-1].tolist())
                 if matches(where, memory)
             )
             return tuple(itertools.islice(matching, limit))
@@ -247,13 +251,13 @@ class EmbeddedReader(WordReads):
         """The live memories that came or went since an earlier call (`MemoryReader.turnover`)."""
         # `seen` is the array that an earlier call of this method returned, or None.
         before = np.zeros(0, dtype=np.int64) if seen is None else cast("Ordinals", seen)
-        with self._moment(tenant, EVERYTHING, self._catalogue.candidates) as (view, found, _):
+        with self._moment(tenant, EVERYTHING, self._catalogue.candidates) as now:
+            found = now.found
             came, gone = _differing(before, found)
             memories: list[tuple[int, Memory]] = []
             unread: list[int] = []
-            end = _end(view)
             for ordinal in came.tolist():
-                memory = self._shown(view, ordinal, tenant) if ordinal < end else None
+                memory = self._shown(now.view, ordinal, tenant) if ordinal < now.end else None
                 if memory is None:
                     unread.append(ordinal)
                 elif matches(where, memory):
@@ -270,7 +274,7 @@ class EmbeddedReader(WordReads):
         tenant: Tenant,
         where: Filter,
         select: Callable[[Tenant, Filter, int, Reads], tuple[Selected, bool]],
-    ) -> Generator[tuple[View, Selected, bool]]:
+    ) -> Generator[_Moment[Selected]]:
         """A view of the store together with the candidate rows of the same generation.
 
         Between a commit and the catalogue's update the two disagree, and an updated memory would be
@@ -285,14 +289,16 @@ class EmbeddedReader(WordReads):
                 header = view.header()
                 agreed = header is None or header.leaf_count == stamp == self._catalogue.stamp
                 if agreed or not patience:
-                    yield view, found, exact
+                    end, version = (header.next_ordinal, header.version) if header else (0, 0)
+                    yield _Moment(view, end, version, found, exact)
                     return
             time.sleep(_PAUSE_S)
 
-    def _joined(self, view: View, tenant: Tenant, ordinals: Iterable[int]) -> Iterator[Memory]:
-        end = _end(view)
+    def _joined(
+        self, now: _Moment[Ordinals], tenant: Tenant, ordinals: Iterable[int]
+    ) -> Iterator[Memory]:
         for ordinal in ordinals:
-            memory = self._shown(view, ordinal, tenant) if ordinal < end else None
+            memory = self._shown(now.view, ordinal, tenant) if ordinal < now.end else None
             if memory is not None:
                 yield memory
 
@@ -342,14 +348,18 @@ class EmbeddedReader(WordReads):
         Raises:
             BadVector: The vector is not a finite unit vector of the index's dimension.
         """
-        with self._moment(tenant, where, self._catalogue.allowed) as (view, live, by_ids):
+        with self._moment(tenant, where, self._catalogue.allowed) as now:
+            view, live, by_ids = now.view, now.found, now.exact
             confirms, mask, counted = self._live, live, live
             if among is not None:
                 mask = self._catalogue.mask(np.array(sorted(among), dtype=np.int64))
                 # An operator's search of memories under quarantine finds them by words too.
                 counted = self._catalogue.mask(np.union1d(*map(np.flatnonzero, (live, mask))))
                 confirms = self._standing
-            asked = _Searching(view, tenant, where, limit, confirms, shows)
+            # Where the catalogue has tested all of the filter, no row is tested again.
+            tests = None if by_ids and among is None else where
+            restricted = self._origins.restricted(view)
+            asked = _Searching(now, tenant, tests, limit, confirms, shows, restricted)
             candidates = Candidates(
                 index=self._derived.index,
                 vector=vector,
@@ -377,7 +387,7 @@ class EmbeddedReader(WordReads):
                     return SearchAnswer(
                         hits=placed.hits[: len(fitting)],
                         nearest=tuple(nearest[:NEAREST_MAX]),
-                        version=_version(view),
+                        version=now.version,
                     )
                 wanted *= _OVERFETCH
 
@@ -385,9 +395,7 @@ class EmbeddedReader(WordReads):
         self, asked: _Searching, near: Iterable[RankedRow]
     ) -> tuple[Exposure, list[RankedRow]]:
         """The places of a search, filled up to the caps, and the hits over a cap, best first."""
-        rules = self._engine.ruleset.reads
-        restricted = self._origins.restricted(asked.view)
-        placed = Exposure(asked.limit, rules.shown_of_ten, rules.shown_on_probation, restricted)
+        placed = Exposure(asked.limit, self._engine.ruleset.reads, asked.restricted)
         left: list[RankedRow] = []
         for row in near:
             if placed.full:
@@ -396,51 +404,44 @@ class EmbeddedReader(WordReads):
             if known and placed.is_over(origin):
                 left.append(row)
                 continue
-            left.extend(row for one in self._placings(asked, [row]) if not placed.place(one))
+            one = self._placing(asked, row)
+            if one is not None and not placed.place(one):
+                left.append(row)
         return placed, left
 
     def _fill(self, placed: Exposure, asked: _Searching, left: list[RankedRow]) -> None:
         """Fill the remaining places, without reading more memories than necessary."""
-        for one in self._placings(asked, left, capped=True):
+        for row in left:
             if placed.full:
                 return
-            placed.fill(one)
+            one = self._placing(asked, row, capped=True)
+            if one is not None:
+                placed.fill(one)
 
-    def _placings(
-        self, asked: _Searching, found: list[RankedRow], *, capped: bool = False
-    ) -> Iterator[Placement]:
-        """The hits that the store confirms, with origin and vector for the caps."""
-        end = _end(asked.view)
-        for ranked in found:
-            if ranked.ordinal >= end:
-                continue
-            try:
-                placement = self._placing(asked, ranked, capped=capped)
-            except StoreCorrupt:
-                # A hit of which a value does not match its digest is left out.
-                continue
-            if placement is not None:
-                yield placement
+    def _placing(
+        self, asked: _Searching, ranked: RankedRow, *, capped: bool = False
+    ) -> Placement | None:
+        """The hit that the store confirms, with its origin and vector for the caps.
 
-    def _placing(self, asked: _Searching, ranked: RankedRow, *, capped: bool) -> Placement | None:
-        """The hit with origin and vector for the caps; None if it may not be shown.
-
-        Raises:
-            StoreCorrupt: A value of the memory does not match its digest.
+        None if it may not be shown, or a value of the memory does not match its digest.
         """
-        ordinal = ranked.ordinal
-        confirmed = asked.confirms(asked.view, ordinal, asked.tenant)
-        if confirmed is None:
+        view, ordinal, where, shows = asked.now.view, ranked.ordinal, asked.where, asked.shows
+        if ordinal >= asked.now.end:
             return None
-        memory, shows = memory_of(*confirmed, ordinal=ordinal), asked.shows
-        if not matches(asked.where, memory) or (shows is not None and not shows(memory)):
+        try:
+            confirmed = asked.confirms(view, ordinal, asked.tenant)
+            if confirmed is None:
+                return None
+            memory = memory_of(*confirmed, ordinal=ordinal)
+            if where is not None and not matches(where, memory):
+                return None
+            told = None if shows is not None and not shows(memory) else self._told(view, memory)
+            if told is None:
+                return None
+            hit = ranked.hit(told, capped=capped)
+            return self._origins.placing(view, confirmed[0], hit, asked.restricted)
+        except StoreCorrupt:
             return None
-        told = self._told(asked.view, memory)
-        if told is None:
-            return None
-        return self._origins.placing(
-            asked.view, ordinal, confirmed[0], ranked.hit(told, capped=capped)
-        )
 
     def entities(self, tenant: Tenant, offset: int = 0) -> EntityPage:
         """The ids under which live memories of a tenant are filed, by kind and name."""
@@ -553,41 +554,41 @@ class EmbeddedReader(WordReads):
         return check_store(self._engine, embed)
 
 
-class _Searching(NamedTuple):
-    """The arguments of one search of memories.
+class _Moment(NamedTuple, Generic[Selected]):
+    """One generation of the store, with the rows that a read selected in the catalogue.
 
-    `confirms` returns the row of an ordinal and its memory's status if the row may be shown, else
-    None. `shows` returns whether the caller lets a memory be shown.
+    `end` is the first ordinal after those of the view; an index may have rows that were committed
+    later. `exact`: all selected rows are certain to match the filter.
     """
 
     view: View
+    end: int
+    version: int
+    found: Selected
+    exact: bool
+
+
+class _Searching(NamedTuple):
+    """The arguments of one search of memories.
+
+    `where` is None if the catalogue has tested all of the filter. `confirms` returns the row of an
+    ordinal and its memory's status if the row may be shown, else None. `shows` returns whether the
+    caller lets a memory be shown, `restricted` whether an origin is latched or on probation.
+    """
+
+    now: _Moment[Mask]
     tenant: Tenant
-    where: Filter
+    where: Filter | None
     limit: int
     confirms: Callable[[View, int, Tenant], tuple[Row, MemoryStatus] | None]
     shows: Callable[[Memory], bool] | None
+    restricted: Callable[[ExposureOrigin], bool]
 
 
 def _looked_at(found: list[int], placed: Exposure, left: list[RankedRow]) -> list[int]:
     """The rows that the search read and the filter accepts, best first."""
     read = {hit.memory.ordinal for hit in placed.hits} | {one.ordinal for one in left}
     return [ordinal for ordinal in found if ordinal in read]
-
-
-def _end(view: View) -> int:
-    """The first ordinal after those of a view; an index may have rows that were committed later."""
-    header = view.header()
-    return 0 if header is None else header.next_ordinal
-
-
-def _version(view: View) -> int:
-    header = view.header()
-    return 0 if header is None else header.version
-
-
-def _at_first() -> int:
-    """A moment (Unix milliseconds) at which nothing has expired."""
-    return -_LATEST_MS
 
 
 def _differing(before: Ordinals, now: Ordinals) -> tuple[Ordinals, Ordinals]:
