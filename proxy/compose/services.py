@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import os
 from collections.abc import AsyncGenerator, Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -90,7 +89,6 @@ from storage.features.views.tenant_views import Views
 from storage.interfaces import Store
 from telemetry.logs import Telemetry
 
-_LOG: Final = logging.getLogger("mnemogate.services")
 _NAMED_MAX: Final = 16
 
 
@@ -398,8 +396,7 @@ class Services:
         self._foundation = foundation
         self._unbound: set[int] = set()
         self._models = list[UpstreamModel]()
-        topics, graphs = Topics(embedder.dimension), Graphs(store.reader)
-        budgets = WriteCounts(topics, lambda: store.ruleset.budgets.window_s * 1_000)
+        budgets, graphs = WriteCounts(Topics(embedder.dimension)), Graphs(store.reader)
         writing = foundation.interceptor(shadow, budgets, TokenVerifier(signer.public_key))
         self.blaming, self.feedback, self._paroling = foundation.aftermath()
         self.watch, canaries = foundation.rule_watch(self.blaming)

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import itertools
 from collections import deque
-from collections.abc import Callable
 from typing import Final, NamedTuple
 
 import numpy as np
@@ -17,6 +16,7 @@ from numpy.typing import NDArray
 from policy.bounded import Bounded
 from policy.facts import BudgetState
 from policy.model import PrincipalId
+from policy.ruleset import Budgets
 from policy.trust.score import BURST_WINDOWS
 from proxy.seams.faults import RateLimited
 
@@ -89,42 +89,44 @@ def _current(account: _Account, since_ms: int) -> deque[int]:
 
 
 class WriteCounts:
-    """Counts writes per principal in a sliding window, and per topic cell in the same window."""
+    """Counts writes per principal in a sliding window, and per topic cell in the same window.
 
-    def __init__(self, topics: Topics, window_ms: Callable[[], int]) -> None:
-        """`window_ms` is called for each count, because a reload of the ruleset may change it."""
+    `limits` are those of the ruleset by which a request is judged.
+    """
+
+    def __init__(self, topics: Topics) -> None:
         self._topics = topics
-        self._window_ms = window_ms
         self._accounts = Bounded[PrincipalId, _Account](PRINCIPALS_MAX)
 
-    def require_room(self, principal_id: PrincipalId, count: int, limit: int, now_ms: int) -> None:
+    def require_room(
+        self, principal_id: PrincipalId, count: int, limits: Budgets, now_ms: int
+    ) -> None:
         """Check that the principal's window has room for `count` more writes.
 
         Raises:
             RateLimited: The window has no room for them.
         """
-        window_ms = self._window_ms()
         account = self._account(principal_id)
-        window = _current(account, now_ms - window_ms)
+        window = _current(account, now_ms - limits.window_s * 1_000)
         # Room that `keep_room` has reserved counts as used. Otherwise two requests that are checked
         # at the same time could both use the same room.
-        if len(window) + account.kept_count + count > limit:
-            raise RateLimited(retry_after_s=max(1, window_ms // 1_000))
+        if len(window) + account.kept_count + count > limits.writes_per_window_max:
+            raise RateLimited(retry_after_s=limits.window_s)
 
-    def is_full(self, principal_id: PrincipalId, limit: int, now_ms: int) -> bool:
+    def is_full(self, principal_id: PrincipalId, limits: Budgets, now_ms: int) -> bool:
         """Whether the principal's window has no room for another write.
 
         With `over_rate = "hold"` a write beyond the window is still judged, and held.
         """
-        window = _current(self._account(principal_id), now_ms - self._window_ms())
-        return len(window) >= limit
+        window = _current(self._account(principal_id), now_ms - limits.window_s * 1_000)
+        return len(window) >= limits.writes_per_window_max
 
-    def sustained(self, principal_id: PrincipalId, now_ms: int) -> bool:
+    def sustained(self, principal_id: PrincipalId, limits: Budgets, now_ms: int) -> bool:
         """Note that the window was full; return whether it ends a long row of full windows.
 
         True once per window, from the `BURST_WINDOWS`th full window in a row on.
         """
-        window = now_ms // self._window_ms()
+        window = now_ms // (limits.window_s * 1_000)
         account = self._account(principal_id)
         if window == account.full_at:
             return False
@@ -132,7 +134,9 @@ class WriteCounts:
         account.full_at, account.full_count = window, account.full_count + 1 if follows else 1
         return account.full_count >= BURST_WINDOWS
 
-    def keep_room(self, principal_id: PrincipalId, count: int, limit: int, now_ms: int) -> None:
+    def keep_room(
+        self, principal_id: PrincipalId, count: int, limits: Budgets, now_ms: int
+    ) -> None:
         """Reserve room for `count` writes, or refuse the whole request without an audit leaf.
 
         The gate would refuse a flood too, but with two leaves for each write, which would fill the
@@ -143,7 +147,7 @@ class WriteCounts:
         Raises:
             RateLimited: The window has no room for them.
         """
-        self.require_room(principal_id, count, limit, now_ms)
+        self.require_room(principal_id, count, limits, now_ms)
         self._accounts[principal_id].kept_count += count
 
     def spend(self, principal_id: PrincipalId, count: int, now_ms: int) -> None:
@@ -159,11 +163,15 @@ class WriteCounts:
             account.kept_count = max(0, account.kept_count - count)
 
     def measure(
-        self, principal_id: PrincipalId, sizes: Sizes, vector: bytes, now_ms: int
+        self,
+        principal_id: PrincipalId,
+        sizes: Sizes,
+        vector: bytes,
+        limits: Budgets,
+        now_ms: int,
     ) -> BudgetState:
         """Count a write as `sizes.weight` writes; return the principal's budgets before it."""
-        account = self._account(principal_id)
-        window_ms = self._window_ms()
+        account, window_ms = self._account(principal_id), limits.window_s * 1_000
         window = _current(account, now_ms - window_ms)
         before = len(window)
         window.extend([now_ms] * sizes.weight)

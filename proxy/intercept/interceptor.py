@@ -23,6 +23,8 @@ from policy.labels.derive import (
     NOTHING_READ,
     Seen,
     derive_provenance,
+    is_lowered,
+    named_class,
     read_beside,
     read_candidate,
 )
@@ -90,7 +92,6 @@ _EMBEDDED_LEN: Final = 16
 CHUNK_LEN = 256
 # Of a text as JSON: all that may stand for another character than white space or printable ASCII.
 _TO_BE_READ: Final = re.compile(rb"[^ -~]|\\[ubf]")
-_UUID: Final = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 
 
 class Submits(Protocol):
@@ -198,9 +199,9 @@ class Interceptor:
             kept = sum(map(_WEIGHT, sizes))
             now_ms = started_ns // 1_000_000
             try:
-                self._budgets.keep_room(owner, kept, limits.writes_per_window_max, now_ms)
+                self._budgets.keep_room(owner, kept, limits, now_ms)
             except RateLimited:
-                await self._full(principal, now_ms)
+                await self._full(principal, limits, now_ms)
                 raise
         alone = len(proposals) == 1
         items: list[WrittenItem | StorageError] = []
@@ -266,9 +267,9 @@ class Interceptor:
             epoch=self._ruleset().epoch,
         )
 
-    async def _full(self, principal: Principal, now_ms: int) -> None:
+    async def _full(self, principal: Principal, limits: Budgets, now_ms: int) -> None:
         """Report a burst if the principal has filled many windows in a row."""
-        if not self._budgets.sustained(principal.principal_id, now_ms):
+        if not self._budgets.sustained(principal.principal_id, limits, now_ms):
             return
         # A report that cannot be recorded now is made again after the next full window.
         with contextlib.suppress(StorageError):
@@ -381,10 +382,10 @@ class Interceptor:
             reading = await self._out.pace.aside(owner, size, _read, candidate, proposal.text_after)
         now_ms = started_ns // 1_000_000
         # Where the ruleset holds writes beyond the window instead of refusing them.
-        most = rules.budgets.writes_per_window_max
-        holds = rules.budgets.over_rate is not OverBudget.REJECT
-        if holds and self._budgets.is_full(principal.principal_id, most, now_ms):
-            await self._full(principal, now_ms)
+        limits = rules.budgets
+        holds = limits.over_rate is not OverBudget.REJECT
+        if holds and self._budgets.is_full(principal.principal_id, limits, now_ms):
+            await self._full(principal, limits, now_ms)
         # The stored memory is read once. The gate gets the version that was read, and checks that
         # this is still the memory's version.
         stored = stored_of(self._reader.at(Reads.ALL, expired=proposal.expired), candidate)
@@ -416,7 +417,7 @@ class Interceptor:
             ),
             repeats_hidden=prepared.fits and convicted.repeated_by(candidate),
             seen_version=proposal.approved_version or (0 if stored is None else stored.version),
-            budget=self._measured(prepared, candidate, stored, now_ms),
+            budget=self._measured(prepared, candidate, stored, limits, now_ms),
             vector=vector,
             embedder_id=self._embedder.embedder_id,
             trace_id=recorded_id(trace),
@@ -430,7 +431,12 @@ class Interceptor:
         )
 
     def _measured(
-        self, prepared: _Prepared, candidate: Candidate, stored: Memory | None, now_ms: int
+        self,
+        prepared: _Prepared,
+        candidate: Candidate,
+        stored: Memory | None,
+        limits: Budgets,
+        now_ms: int,
     ) -> BudgetState:
         # An update without a text writes the memory's stored text once more, so the size of the
         # stored text counts too.
@@ -438,7 +444,7 @@ class Interceptor:
         if stored is not None and candidate.text is None:
             sizes = sizes._replace(weight=sizes.weight + sizes_of(stored.text).weight - 1)
         owner = candidate.principal_id
-        budget = self._budgets.measure(owner, sizes, prepared.vector, now_ms)
+        budget = self._budgets.measure(owner, sizes, prepared.vector, limits, now_ms)
         if prepared.fits:
             return budget
         # The text was not read, because it is too long. It counts as too large even if a reload has
@@ -521,17 +527,18 @@ class Interceptor:
         if isinstance(result, StorageError):
             intercepted.events.append(undecided_event(submission, result, span))
             return result
-        intercepted.events.append(verdict_event(submission, result, span))
-        memory_id = self._shown(submission.candidate, result)
-        page = self._out.page.of(result.candidate_id)
-        written = judged(submission.candidate, result, memory_id, page)
+        candidate, admitted = submission.candidate, result.decision is Decision.ADMIT
+        lowered = is_lowered(candidate.change, named_class(candidate), result.memory_class)
+        intercepted.events.append(verdict_event(submission, result, span, lowered=lowered))
+        memory_id = self._shown(candidate, result)
+        page = None if admitted else self._out.page.of(result.candidate_id)
+        written = judged(candidate, result, memory_id, page, lowered=lowered)
         if self._sessions is not None and intercepted.seen is not None:
-            principal_id = submission.candidate.principal_id
-            self._sessions.wrote(principal_id, intercepted.seen, result)
+            self._sessions.wrote(candidate.principal_id, intercepted.seen, result)
         # Other requests may run after each answer is built: all items of a batch are decided at
         # about the same time, and building their answers in one go would block the loop.
         if not alone:
-            await self._out.pace.step(submission.candidate.principal_id)
+            await self._out.pace.step(candidate.principal_id)
         return written
 
     def _shown(self, candidate: Candidate, outcome: Outcome) -> MemoryId | None:

@@ -95,8 +95,8 @@ class Window:
         Raises:
             RateLimited: The window has no room for it.
         """
-        limit = self._ruleset().budgets.writes_per_window_max
-        self._budgets.require_room(principal_id, 1, limit, self._now_ms())
+        limits = self._ruleset().budgets
+        self._budgets.require_room(principal_id, 1, limits, self._now_ms())
         self.spend(principal_id, 1)
 
     def spend(self, principal_id: PrincipalId, count: int) -> None:

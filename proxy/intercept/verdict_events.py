@@ -8,7 +8,7 @@ from functools import lru_cache
 import msgspec
 
 from policy.checks import STEPS
-from policy.labels.derive import HOST, is_lowered, named_class
+from policy.labels.derive import HOST
 from policy.model import Basis, ChangeKind, Principal, SourceKind
 from policy.verdict import Reason
 from proxy.seams.guard import RefusedCall
@@ -115,15 +115,20 @@ def refused_event(
     )
 
 
-def verdict_event(submission: Submission, outcome: Outcome, span: VerdictPlace) -> VerdictRecorded:
-    """The event of one verdict; in observe mode with the objection that would have refused it."""
+def verdict_event(
+    submission: Submission, outcome: Outcome, span: VerdictPlace, *, lowered: bool
+) -> VerdictRecorded:
+    """The event of one verdict; in observe mode with the objection that would have refused it.
+
+    `lowered`: the memory got a lower class than its client named.
+    """
     candidate = submission.candidate
     claimed = candidate.claimed_source
     memory_id = outcome.memory.memory_id if outcome.memory else candidate.memory_id
     objection = outcome.objection
     origins = submission.provenance.culprits
     culprit = culprit_of(origins, candidate)
-    resource = next((one.resource for one in origins if one.server or one.tool), None)
+    resource = culprit and next((one.resource for one in origins if one.server or one.tool), None)
     reason, step = outcome.reason, outcome.step
     if objection is not None:
         reason, step = objection.reason, objection.step
@@ -151,7 +156,7 @@ def verdict_event(submission: Submission, outcome: Outcome, span: VerdictPlace) 
         replayed=outcome.replayed,
         ruleset_epoch=span.epoch,
         steps=_steps(outcome.passed, step),
-        class_lowered=is_lowered(candidate.change, named_class(candidate), outcome.memory_class),
+        class_lowered=lowered,
         observed="" if objection is None else type(objection).__name__.lower(),
         culprit_kind=culprit.kind.value if culprit else "",
         culprit_server=culprit.server if culprit else "",

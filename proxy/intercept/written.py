@@ -7,7 +7,6 @@ from typing import Final
 
 import msgspec
 
-from policy.labels.derive import is_lowered, named_class
 from policy.model import Candidate, MemoryId
 from policy.verdict import Reason
 from proxy.seams.observations import way_of
@@ -36,13 +35,20 @@ def within_one_answer(items: Iterable[WrittenItem]) -> tuple[WrittenItem, ...]:
 
 
 def judged(
-    candidate: Candidate, outcome: Outcome, memory_id: MemoryId | None, page: str | None
+    candidate: Candidate,
+    outcome: Outcome,
+    memory_id: MemoryId | None,
+    page: str | None,
+    *,
+    lowered: bool,
 ) -> WrittenItem:
-    """The outcome of a change that the gate decided; `memory_id` is what the caller may name."""
+    """The outcome of a change that the gate decided; `memory_id` is what the caller may name.
+
+    `lowered`: the memory got a lower class than its client named (`is_lowered`).
+    """
     memory = outcome.memory
     missing = outcome.reason is Reason.TARGET_MISSING
     decision = "missing" if missing else outcome.decision.value
-    lowered = is_lowered(candidate.change, named_class(candidate), outcome.memory_class)
     return WrittenItem(
         decision=decision,
         change=candidate.change,

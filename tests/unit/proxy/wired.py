@@ -69,7 +69,7 @@ def wired(
         record=events.append,
         pace=pace or Pace(),
     )
-    budgets = WriteCounts(Topics(model.dimension), lambda: store.ruleset.budgets.window_s * 1_000)
+    budgets = WriteCounts(Topics(model.dimension))
     public = Ed25519PrivateKey.from_private_bytes(bytes(32)).public_key()
     writing = Interceptor(
         writer=store.writer,

@@ -39,6 +39,7 @@ from tests.unit.storage.opening import (
     AGENT,
     BY,
     DIMENSION,
+    RULESET,
     TENANT,
     Bench,
     candidate_of,
@@ -51,16 +52,19 @@ NOW = 1_750_000_020_000  # a multiple of the window
 ME = AGENT.principal_id
 VECTOR = vector_of("tea")
 TEA = sizes_of("tea")
+LIMITS = msgspec.structs.replace(
+    RULESET.budgets, window_s=WINDOW_MS // 1_000, writes_per_window_max=4
+)
 
 
 def budgets() -> WriteCounts:
-    return WriteCounts(Topics(DIMENSION), lambda: WINDOW_MS)
+    return WriteCounts(Topics(DIMENSION))
 
 
 def test_writes_are_counted_before_this_one_and_leave_with_the_window() -> None:
     counted = budgets()
     seen = [
-        counted.measure(ME, TEA, b"", NOW + at).writes_in_window_count
+        counted.measure(ME, TEA, b"", LIMITS, NOW + at).writes_in_window_count
         for at in (0, 0, WINDOW_MS - 1, WINDOW_MS, 3 * WINDOW_MS)
     ]
     assert seen == [0, 1, 2, 1, 0]
@@ -69,19 +73,19 @@ def test_writes_are_counted_before_this_one_and_leave_with_the_window() -> None:
 def test_one_principals_flood_costs_no_other_any_room() -> None:
     counted = budgets()
     for _ in range(5):
-        counted.measure(ME, TEA, VECTOR, NOW)
-    state = counted.measure(PrincipalId("other"), TEA, VECTOR, NOW)
+        counted.measure(ME, TEA, VECTOR, LIMITS, NOW)
+    state = counted.measure(PrincipalId("other"), TEA, VECTOR, LIMITS, NOW)
     assert (state.writes_in_window_count, state.topic_writes_count) == (0, 0)
 
 
 def test_texts_of_one_topic_are_counted_together_within_a_window() -> None:
     counted = budgets()
     for before in range(3):
-        assert counted.measure(ME, TEA, VECTOR, NOW).topic_writes_count == before
+        assert counted.measure(ME, TEA, VECTOR, LIMITS, NOW).topic_writes_count == before
     far = vector_of("the opposite")
     assert Topics(DIMENSION).cell(far) != Topics(DIMENSION).cell(VECTOR)
-    assert counted.measure(ME, TEA, far, NOW).topic_writes_count == 0
-    assert counted.measure(ME, TEA, VECTOR, NOW + WINDOW_MS).topic_writes_count == 0
+    assert counted.measure(ME, TEA, far, LIMITS, NOW).topic_writes_count == 0
+    assert counted.measure(ME, TEA, VECTOR, LIMITS, NOW + WINDOW_MS).topic_writes_count == 0
 
 
 def test_a_cell_means_the_same_after_a_restart() -> None:
@@ -91,25 +95,25 @@ def test_a_cell_means_the_same_after_a_restart() -> None:
 def test_a_request_that_does_not_fit_is_stopped_and_counts_for_nothing() -> None:
     counted = budgets()
     for _ in range(3):
-        counted.measure(ME, TEA, b"", NOW)
-    counted.keep_room(ME, 1, 4, NOW)  # control: to the limit it fits
+        counted.measure(ME, TEA, b"", LIMITS, NOW)
+    counted.keep_room(ME, 1, LIMITS, NOW)  # control: to the limit it fits
     counted.give_back(ME, 1)
     with pytest.raises(RateLimited) as caught:
-        counted.keep_room(ME, 2, 4, NOW)
+        counted.keep_room(ME, 2, LIMITS, NOW)
     assert caught.value.retry_after_s == WINDOW_MS // 1_000
-    counted.keep_room(ME, 1, 4, NOW)
+    counted.keep_room(ME, 1, LIMITS, NOW)
     counted.give_back(ME, 1)
-    counted.keep_room(ME, 4, 4, NOW + WINDOW_MS)
+    counted.keep_room(ME, 4, LIMITS, NOW + WINDOW_MS)
 
 
 def test_requests_that_are_read_side_by_side_do_not_both_find_the_room_that_is_left() -> None:
     counted = budgets()
-    counted.keep_room(ME, 3, 4, NOW)
+    counted.keep_room(ME, 3, LIMITS, NOW)
     with pytest.raises(RateLimited):
-        counted.keep_room(ME, 2, 4, NOW)
+        counted.keep_room(ME, 2, LIMITS, NOW)
     for _ in range(3):
-        counted.measure(ME, TEA, b"", NOW)
-    counted.keep_room(ME, 1, 4, NOW)  # what was kept is what was measured
+        counted.measure(ME, TEA, b"", LIMITS, NOW)
+    counted.keep_room(ME, 1, LIMITS, NOW)  # what was kept is what was measured
 
 
 def test_bytes_count_in_the_window() -> None:
@@ -120,52 +124,52 @@ def test_bytes_count_in_the_window() -> None:
     assert sizes_of("\ufdfa" * BYTES_PER_WRITE, "{}") == (3 * BYTES_PER_WRITE, 2, 4)
     assert sizes_of("tea", ids_count=64).weight == 3
     counted = budgets()
-    counted.measure(ME, TEA._replace(weight=63), b"", NOW)
-    assert counted.measure(ME, TEA, b"", NOW).writes_in_window_count == 63
+    counted.measure(ME, TEA._replace(weight=63), b"", LIMITS, NOW)
+    assert counted.measure(ME, TEA, b"", LIMITS, NOW).writes_in_window_count == 63
 
 
 def test_principals_that_are_not_seen_again_do_not_fill_the_memory() -> None:
     counted = budgets()
-    counted.measure(ME, TEA, b"", NOW)
+    counted.measure(ME, TEA, b"", LIMITS, NOW)
     for number in range(PRINCIPALS_MAX):
-        counted.keep_room(PrincipalId(f"p{number}"), 1, 10, NOW)
-    assert counted.measure(ME, TEA, b"", NOW).writes_in_window_count == 0
-    assert counted.measure(ME, TEA, b"", NOW).writes_in_window_count == 1
+        counted.keep_room(PrincipalId(f"p{number}"), 1, LIMITS, NOW)
+    assert counted.measure(ME, TEA, b"", LIMITS, NOW).writes_in_window_count == 0
+    assert counted.measure(ME, TEA, b"", LIMITS, NOW).writes_in_window_count == 1
 
 
 def test_asking_whether_there_is_room_takes_none() -> None:
     counted = budgets()
     for _ in range(10):
-        counted.require_room(ME, 4, 4, NOW)
-    counted.keep_room(ME, 4, 4, NOW)
+        counted.require_room(ME, 4, LIMITS, NOW)
+    counted.keep_room(ME, 4, LIMITS, NOW)
     with pytest.raises(RateLimited):
-        counted.require_room(ME, 1, 4, NOW)
+        counted.require_room(ME, 1, LIMITS, NOW)
 
 
 def test_where_no_room_was_kept_none_is_given_back() -> None:
     counted = budgets()
     counted.give_back(ME, -4)
-    counted.require_room(ME, 4, 4, NOW)
-    counted.keep_room(ME, 4, 4, NOW)
+    counted.require_room(ME, 4, LIMITS, NOW)
+    counted.keep_room(ME, 4, LIMITS, NOW)
     counted.give_back(ME, 4)
-    counted.require_room(ME, 4, 4, NOW)  # control
+    counted.require_room(ME, 4, LIMITS, NOW)  # control
 
 
 def test_a_burst_is_sustained_where_ten_windows_in_a_row_were_full() -> None:
     counted = budgets()
-    told = [counted.sustained(ME, NOW + number * WINDOW_MS) for number in range(11)]
+    told = [counted.sustained(ME, LIMITS, NOW + number * WINDOW_MS) for number in range(11)]
     assert told == [False] * 9 + [True, True]
-    assert not counted.sustained(ME, NOW + 10 * WINDOW_MS), "once for each window"
-    assert not counted.sustained(ME, NOW + 12 * WINDOW_MS), "a window between was not full"
+    assert not counted.sustained(ME, LIMITS, NOW + 10 * WINDOW_MS), "once for each window"
+    assert not counted.sustained(ME, LIMITS, NOW + 12 * WINDOW_MS), "a window between was not full"
 
 
 @pytest.mark.parametrize("count", [3, 4])
 def test_a_window_is_full_at_its_limit(count: int) -> None:
     counted = budgets()
     for _ in range(count):
-        counted.measure(ME, TEA, b"", NOW)
-    assert counted.is_full(ME, 4, NOW) is (count == 4)
-    assert not counted.is_full(ME, 4, NOW + WINDOW_MS)
+        counted.measure(ME, TEA, b"", LIMITS, NOW)
+    assert counted.is_full(ME, LIMITS, NOW) is (count == 4)
+    assert not counted.is_full(ME, LIMITS, NOW + WINDOW_MS)
 
 
 STATIC = resolve_embedder("static")

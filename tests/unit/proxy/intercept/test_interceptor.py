@@ -146,7 +146,8 @@ async def test_a_sustained_burst_is_an_outcome_and_one_full_window_is_none(live:
     assert live.store.reader.trust(AGENT.principal_id).bad == 0.0
     window_ms = RULESET.budgets.window_s * 1_000
     for number in range(1, 10):  # the nine windows before this one were full as well
-        live.budgets.sustained(AGENT.principal_id, NOW_MS - (10 - number) * window_ms)
+        at_ms = NOW_MS - (10 - number) * window_ms
+        live.budgets.sustained(AGENT.principal_id, RULESET.budgets, at_ms)
     with pytest.raises(RateLimited):
         await judge(live, *too_many)
     (event,) = live.store.reader.trust_history(AGENT.principal_id)
@@ -327,10 +328,10 @@ async def test_bytes_that_a_change_leaves_as_they_are_count_in_the_window(tmp_pa
             change = Proposal(
                 change=ChangeKind.UPDATE, memory_id=item.memory_id, metadata_json='{"a":1}'
             )
-            before = counted.measure(AGENT.principal_id, ONE, b"", NOW_MS).writes_in_window_count
+            before = counted.measure(AGENT.principal_id, ONE, b"", RULESET.budgets, NOW_MS)
             await judge(live, change)
-            after = counted.measure(AGENT.principal_id, ONE, b"", NOW_MS).writes_in_window_count
-            seen.append(after - before - 1)
+            after = counted.measure(AGENT.principal_id, ONE, b"", RULESET.budgets, NOW_MS)
+            seen.append(after.writes_in_window_count - before.writes_in_window_count - 1)
         assert seen == [1, 1 + 60_000 // BYTES_PER_WRITE, 1]
 
 
@@ -389,7 +390,7 @@ def store(tmp_path: Path) -> Iterator[EmbeddedStore]:
 def test_an_admit_names_the_memory_and_every_step_as_passed(store: EmbeddedStore) -> None:
     submission = submission_of(candidate_of(f"The word is {CANARY}."))
     outcome = asyncio.run(store.writer.submit(submission))
-    event = verdict_event(submission, outcome, SPAN)
+    event = verdict_event(submission, outcome, SPAN, lowered=False)
     assert outcome.memory is not None
     assert (event.decision, event.reason, event.step) == ("admit", "", 0)
     assert (event.memory_id, event.version) == (outcome.memory.memory_id, 1)
@@ -407,7 +408,8 @@ def test_a_refusal_names_the_step_that_failed_and_not_the_text(store: EmbeddedSt
         metadata_json=f'{{"k":"{CANARY}"}}',
     )
     submission = submission_of(candidate)
-    event = verdict_event(submission, asyncio.run(store.writer.submit(submission)), SPAN)
+    outcome = asyncio.run(store.writer.submit(submission))
+    event = verdict_event(submission, outcome, SPAN, lowered=False)
     outcomes = {one.step: one.outcome for one in event.steps}
     assert (event.decision, event.reason, event.step) == ("reject", "source_class_forbidden", 1)
     assert (outcomes[4], outcomes[1]) == ("passed", "failed")
@@ -420,7 +422,8 @@ def test_a_retry_names_the_candidate_that_was_judged(store: EmbeddedStore) -> No
     candidate = candidate_of("Tea is at four.")
     first, again = submission_of(candidate), submission_of(candidate)
     asyncio.run(store.writer.submit(first))
-    event = verdict_event(again, asyncio.run(store.writer.submit(again)), SPAN)
+    outcome = asyncio.run(store.writer.submit(again))
+    event = verdict_event(again, outcome, SPAN, lowered=False)
     assert (event.replayed, event.candidate_id) == (True, first.candidate_id)
 
 

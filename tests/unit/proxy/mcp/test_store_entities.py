@@ -5,9 +5,11 @@ from __future__ import annotations
 import random
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from policy.model import ChangeKind, Channel, Memory, MemoryId, Principal, PrincipalId, Tenant
+from policy.ruleset import Budgets
 from proxy.dialects.mcp.store.graph import ENTITIES, OBSERVATIONS, WHOLE_GRAPH, marked
 from proxy.dialects.mcp.store.graph import EntityMark as Made
 from proxy.dialects.mcp.store.graph import ObservationMark as Said
@@ -213,6 +215,10 @@ async def _create(talk: Conversation, target: str, text: str, mark: Made | Said)
     await talk.ask(Write(proposals=(proposal,)))
 
 
+def at_most(count: int) -> Budgets:
+    return msgspec.structs.replace(RULESET.budgets, writes_per_window_max=count)
+
+
 async def test_a_read_takes_of_the_window_what_it_shows(tmp_path: Path) -> None:
     with talking(tmp_path) as talk:
         said = [f"fact {number}" for number in range(2 * SHOWN_PER_UNIT)]
@@ -222,11 +228,11 @@ async def test_a_read_takes_of_the_window_what_it_shows(tmp_path: Path) -> None:
         reader = Principal(principal_id=principal_id, tenant=AGENT.tenant)
         # Looking for nothing takes one; showing all of it one more for each hundred.
         await talk.graph(FindInGraph(names=("Nobody",)), reader)
-        talk.live.budgets.require_room(principal_id, 1, 2, now_ms)
+        talk.live.budgets.require_room(principal_id, 1, at_most(2), now_ms)
         await talk.graph(ReadGraph(), reader)
-        talk.live.budgets.require_room(principal_id, 1, 5, now_ms)
+        talk.live.budgets.require_room(principal_id, 1, at_most(5), now_ms)
         with pytest.raises(RateLimited):
-            talk.live.budgets.require_room(principal_id, 1, 4, now_ms)
+            talk.live.budgets.require_room(principal_id, 1, at_most(4), now_ms)
 
 
 def test_a_window_that_is_full_takes_no_read(tmp_path: Path) -> None:
