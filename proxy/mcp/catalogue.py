@@ -88,8 +88,10 @@ class ToolCatalogue:
         Calls of such tools are not judged.
         """
         server = self._connection.server
+        if not server.is_never_written or server.told_of_writes:
+            return
         writing = sorted(tool.name for tool in tools if writes_by_name(tool.name))
-        if server.is_never_written and writing and not server.told_of_writes:
+        if writing:
             server.told_of_writes = True
             LOG.warning(
                 "the map context judges NOTHING that this server writes, and it has tools that "

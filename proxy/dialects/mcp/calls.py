@@ -26,7 +26,6 @@ from proxy.dialects.mcp.maps import (
     Tool,
     ToolKind,
     ToolMap,
-    argument_names,
     key_paths,
     path,
 )
@@ -138,7 +137,7 @@ def kept_of(call: ToolCall, refused: frozenset[int]) -> dict[str, JsonValue]:
 
 def _check_names(rule: Tool, arguments: dict[str, JsonValue]) -> None:
     """Refuse a name that a server which ignores letter case takes for an argument of the map."""
-    for pattern, known in argument_names(rule).items():
+    for pattern, known in rule.argument_names.items():
         try:
             found = places(arguments, pattern)
         except MisfitError:

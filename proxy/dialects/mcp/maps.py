@@ -11,6 +11,7 @@ import enum
 import functools
 import tomllib
 from collections.abc import Iterable, Iterator
+from functools import cached_property
 from typing import Annotated, Final
 
 import msgspec
@@ -178,7 +179,7 @@ class Indirect(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     arguments: Word
 
 
-class Tool(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class Tool(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, dict=True):
     """One tool of a server. Paths begin at a call's `arguments`. `kind` or `switch` is given."""
 
     kind: ToolKind | None = None
@@ -239,6 +240,39 @@ class Tool(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
     def cases(self) -> tuple[Tool, ...]:
         """The cases of the tool's switch; the tool itself if it has none."""
         return (self,) if self.switch is None else (*self.switch.cases.values(),)
+
+    # What each call is read by, and a map never changes.
+    @cached_property
+    def argument_names(self) -> dict[Pattern, set[str]]:
+        """The argument names that a map mentions, keyed by the path of the object that has them."""
+        names: dict[Pattern, set[str]] = {Pattern(()): set()}
+        for text in _named_paths(self):
+            steps = path(text)
+            for at, step in enumerate(steps):
+                if step != ELEMENT:
+                    names.setdefault(Pattern(steps[:at]), set()).add(step)
+        for name, others in self.aliases.items():
+            names[Pattern(())].update((name, *others))
+        return names
+
+    @cached_property
+    def described(self) -> frozenset[Pattern]:
+        """The path of each argument whose meaning the map describes, and of what is around it."""
+        return frozenset(
+            Pattern(known[:end])
+            for known in map(path, declared(self))
+            for end in range(1, len(known) + 1)
+        )
+
+    @cached_property
+    def of_labels(self) -> frozenset[Pattern]:
+        """`labels` as paths."""
+        return frozenset(map(path, self.labels))
+
+    @cached_property
+    def of_plain(self) -> dict[Pattern, str | tuple[str, ...]]:
+        """`plain`, keyed by paths."""
+        return {path(text): shape for text, shape in self.plain.items()}
 
 
 class Switch(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -336,17 +370,16 @@ def key_paths(tool: Tool) -> Iterator[str]:
         yield from (part,) if isinstance(part, str) else part
 
 
-def argument_names(tool: Tool) -> dict[Pattern, set[str]]:
-    """The argument names that a map mentions, keyed by the path of the object that has them."""
-    names: dict[Pattern, set[str]] = {Pattern(()): set()}
-    for text in _named_paths(tool):
-        steps = path(text)
-        for at, step in enumerate(steps):
-            if step != ELEMENT:
-                names.setdefault(Pattern(steps[:at]), set()).add(step)
-    for name, others in tool.aliases.items():
-        names[Pattern(())].update((name, *others))
-    return names
+def declared(tool: Tool) -> Iterator[str]:
+    """The path of every argument whose meaning a map's rule describes."""
+    yield from (*tool.items, *tool.required, *tool.texts, *tool.labels, *tool.plain)
+    yield from key_paths(tool)
+    if tool.effect is not None:
+        yield from tool.effect.paths
+    if tool.user:
+        yield tool.user
+    if tool.file is not None:
+        yield from tool.file.named
 
 
 def _check_imports(found: ToolMap, where: str) -> None:

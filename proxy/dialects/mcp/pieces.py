@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import Final
 
 import msgspec
 
 from policy.model import TEXT_LEN_MAX
-from proxy.dialects.mcp.maps import Tool, key_paths, path
+from proxy.dialects.mcp.maps import Tool
 from proxy.dialects.mcp.paths import ELEMENT, Pattern
 from proxy.dialects.mcp.words import ORDINARY_NAME, is_short_label
 from proxy.dialects.strict_json.in_text import strings_inside
@@ -43,13 +43,7 @@ class PieceTaker:
         # Whether some argument had a name that the map does not list, so that the effect of the
         # call is unknown.
         self.strange = False
-        self._labels = {path(text) for text in rule.labels}
-        self._plain = {path(text): shape for text, shape in rule.plain.items()}
-        self._named = {
-            Pattern(known[:end])
-            for known in map(path, declared(rule))
-            for end in range(1, len(known) + 1)
-        }
+        self._rule = rule
 
     def take(self, value: JsonValue, at: tuple[str, ...]) -> JsonValue:
         """Collect the pieces of a value; return the value with a number in place of each piece."""
@@ -80,14 +74,15 @@ class PieceTaker:
         if not text or self._is_plain(text, at):
             return literal(text)
         number = self.add(text)
-        if at in self._labels and is_short_label(text):
+        if at in self._rule.of_labels and is_short_label(text):
             self.labels.add(number)
         self._inner(text, 0)
         return f"{_PIECE}{number}"
 
     def _name(self, name: str, at: Pattern) -> str:
-        self.strange = self.strange or at not in self._named
-        if at in self._named or not name or ORDINARY_NAME.fullmatch(name):
+        is_described = at in self._rule.described
+        self.strange = self.strange or not is_described
+        if is_described or not name or ORDINARY_NAME.fullmatch(name):
             return literal(name)
         return f"{_PIECE}{self.add(name)}"
 
@@ -103,7 +98,7 @@ class PieceTaker:
                 self._inner(inner, depth + 1)
 
     def _is_plain(self, text: str, at: Pattern) -> bool:
-        shape = self._plain.get(at)
+        shape = self._rule.of_plain.get(at)
         if shape is None:
             return False
         if isinstance(shape, str):
@@ -150,15 +145,3 @@ def _restored_string(text: str, pieces: Sequence[str]) -> str:
             raise ValueError
         return pieces[int(text[1:])]
     return text.removeprefix(_LITERAL)
-
-
-def declared(rule: Tool) -> Iterable[str]:
-    """The path of every argument whose meaning a map's rule describes."""
-    yield from (*rule.items, *rule.required, *rule.texts, *rule.labels, *rule.plain)
-    yield from key_paths(rule)
-    if rule.effect is not None:
-        yield from rule.effect.paths
-    if rule.user:
-        yield rule.user
-    if rule.file is not None:
-        yield from rule.file.named

@@ -8,8 +8,6 @@ from typing import Final
 LABEL_LEN_MAX: Final = 32
 LABEL_WORDS_MAX: Final = 2
 
-_WORDS: Final = re.compile(r"[^\W_]+")
-
 ORDINARY_NAME: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,23}")
 """Matches a name such as schemas give to the members of an object: one short identifier."""
 

@@ -16,10 +16,10 @@ from proxy.dialects.mcp.maps import (
     Tool,
     ToolKind,
     ToolMap,
+    declared,
     parse_map,
 )
 from proxy.dialects.mcp.paths import parse_path
-from proxy.dialects.mcp.pieces import declared
 from proxy.dialects.strict_json.strict import JsonValue
 from proxy.settings.tool_maps import load_map, map_for_server, shipped, shipped_map
 
