@@ -34,7 +34,6 @@ _ALIKE: Final = {
     " ": "\x00",
 }
 _MARKS: Final = {ord(mark): plain for plain, marks in _ALIKE.items() for mark in marks}
-_SPACE: Final = re.compile(r"[^\S\n]+")
 _TERMINAL: Final = re.compile(rf"[.!?]+(?=[\s\x00]|$)|(?<=[{_UNSPACED}])[.!?]+(?=[{_UNSPACED}])")
 _LAST_WORD: Final = re.compile(r"[^\s(\"']+$")
 _INITIALS: Final = re.compile(r"[^\W\d_]{1,2}(?:\.[^\W\d_]{1,2})+")

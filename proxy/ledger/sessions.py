@@ -10,7 +10,6 @@ with the candidate's text; otherwise no session explains the write.
 from __future__ import annotations
 
 import contextlib
-import logging
 from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import Final, Protocol, TypeVar
 
@@ -113,7 +112,6 @@ def _has(call: SessionCall, texts: tuple[str, ...], reader: TurnReader) -> bool:
 
 __all__ = ["RequestFindings", "Sessions"]
 
-_LOG: Final = logging.getLogger(__name__)
 _R = TypeVar("_R")
 
 

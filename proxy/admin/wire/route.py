@@ -146,7 +146,6 @@ class SessionsQuery(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
 
 IDS_SHOWN = 5
 BEGINNING_LEN_MIN = 4
-SESSION_ID_LEN = 32
 
 
 class IdKind(enum.Enum):

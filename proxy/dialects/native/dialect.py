@@ -73,6 +73,7 @@ class Native:
 
     name = "native"
     segments = frozenset({"v1"})
+    decode = staticmethod(native_decode.decode)
 
     def claims(self, request: HttpRequest) -> bool:
         """Whether a request is for this API: `/v1/...` without a trailing slash.
@@ -90,15 +91,6 @@ class Native:
         """The key in `Authorization: Bearer`; None if there is no such header."""
         header = request.headers.get("authorization")
         return None if header is None else header.partition(" ")[2].strip(" ")
-
-    def decode(self, request: HttpRequest) -> Operation:
-        """The operation that a request asks for.
-
-        Raises:
-            MalformedRequest: The request is not a valid one of this API.
-            UnknownWrite: The request would change something on an unknown route.
-        """
-        return native_decode.decode(request)
 
     def encode(  # noqa: PLR0911 - one arm per result
         self, request: HttpRequest, operation: Operation, result: Result, answering: EncodingContext
