@@ -49,6 +49,8 @@ class CaseMode(enum.Enum):
     MODEL = "model"
 
 
+NAMED_MAX: Final = 200
+"""How many memories a case names; further ones are only counted."""
 BLAST_MAX: Final = 100
 """How many memories a case acts on without a person; descendants above it wait for a person."""
 

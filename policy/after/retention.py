@@ -5,12 +5,14 @@ from __future__ import annotations
 import enum
 import heapq
 from collections.abc import Hashable
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import msgspec
 
 from policy.model import PRINCIPAL, MemoryClass, MemoryId, PrincipalId, Scope, Tenant
-from policy.ruleset import Retention, RetentionRule
+
+if TYPE_CHECKING:
+    from policy.ruleset import Retention, RetentionRule
 
 _DAY_MS: Final = 86_400_000
 

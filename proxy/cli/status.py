@@ -14,7 +14,7 @@ from proxy.cli.command import Command, Context
 from proxy.cli.connect import operator
 from proxy.cli.exits import Exit
 from proxy.cli.terminal import counted, now_ms, waiting
-from proxy.seams.environment import UpstreamState
+from proxy.seams.readiness import UpstreamState
 from proxy.version import version
 
 

@@ -9,11 +9,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import msgspec
 
-from proxy.dialects.model.tools import DeclaredTool
+if TYPE_CHECKING:
+    from proxy.dialects.model.tools import DeclaredTool
 
 TOOLS_MAX: Final = 1_024
 _ARGUMENTS_MAX: Final = 64

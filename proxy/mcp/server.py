@@ -110,7 +110,7 @@ class Server:
     @property
     def is_context(self) -> bool:
         """Whether the server keeps no memory or only files, so that its texts are tool results."""
-        return self.tool_map is not None and self.tool_map.posture is not Posture.MEMORY
+        return self.tool_map is not None and not self.tool_map.keeps_memory
 
     @property
     def is_never_written(self) -> bool:

@@ -7,7 +7,7 @@ decides whether an answer from a given set of memories is wrong.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Annotated, Final, Protocol
+from typing import TYPE_CHECKING, Annotated, Final, Protocol
 
 import msgspec
 from msgspec import Meta
@@ -15,7 +15,9 @@ from msgspec import Meta
 from policy.after.closure import BLAST_MAX
 from policy.after.matchers import Grade, SignalKind
 from policy.model import Memory, MemoryId, Principal, PrincipalId, Tenant
-from proxy.seams.operation import FeedbackResult, GiveFeedback
+
+if TYPE_CHECKING:
+    from proxy.seams.operation import FeedbackResult, GiveFeedback
 
 RULES: Final = PrincipalId("mnemogate:rules")
 """The principal of signals that an anchor or a canary raises, and no caller."""

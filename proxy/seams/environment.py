@@ -14,19 +14,12 @@ import msgspec
 
 from proxy.seams.observations import ReviewPage
 from proxy.seams.pace import Pace
+from proxy.seams.readiness import UpstreamState
 from proxy.seams.waits import ReleaseBell
 from telemetry.events import Event
 from telemetry.propagation import Traces
 
 POOL_LEN = 8_192
-
-
-class UpstreamState(msgspec.Struct, kw_only=True):
-    """The server of a table; `cause`: why it did not serve when it was asked last, or ""."""
-
-    table: str
-    url: str
-    cause: str = ""
 
 
 class Serving(msgspec.Struct):

@@ -1,4 +1,4 @@
-"""The body of `/readyz`, which needs no key: counts and names of tools, and no content."""
+"""How a sidecar serves: the body of `/readyz`, which needs no key, and the state of its servers."""
 
 from __future__ import annotations
 
@@ -8,7 +8,10 @@ from storage.values import STAGED_IN_MEMORY
 
 
 class Readiness(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """Body of `/readyz`. Reads work while the process lives; writes only while "ready"."""
+    """Body of `/readyz`: counts and names of tools, and no content.
+
+    Reads work while the process lives; writes only while "ready".
+    """
 
     status: str  # One of "ready" and "degraded".
     reason: str | None
@@ -35,3 +38,11 @@ class Readiness(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     staging: str = STAGED_IN_MEMORY
     # The number of stored values that were changed without the gate; no answer has them.
     mismatched: int = 0
+
+
+class UpstreamState(msgspec.Struct, kw_only=True):
+    """The server of a table; `cause`: why it did not serve when it was asked last, or ""."""
+
+    table: str
+    url: str
+    cause: str = ""

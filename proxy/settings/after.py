@@ -9,11 +9,10 @@ from typing import Annotated, Literal
 import msgspec
 from msgspec import Meta
 
-from policy.after.closure import BLAST_MAX
+from policy.after.closure import BLAST_MAX, NAMED_MAX
 from proxy.seams.cases import OnConviction
 from proxy.settings.review_webhook import Receiver
 from proxy.settings.servers import Network, Text, Texts, networks_of
-from storage.features.cases import NAMED_MAX
 from storage.features.recalls import RecallOptions
 
 

@@ -6,18 +6,19 @@ import re
 from collections.abc import Mapping
 from functools import cached_property
 from pathlib import Path
-from typing import Annotated, ClassVar, Final
+from typing import TYPE_CHECKING, Annotated, ClassVar, Final
 
 import msgspec
 from msgspec import Meta
 
 from policy.model import Reads
-from proxy.dialects.mcp.maps import Posture, ToolMap
 from proxy.seams.access import NO_FLOOR
 from proxy.settings.egress import Egress
 from proxy.settings.servers import Name, Principals, Text, check_url, headers_from
-from proxy.settings.tool_maps import load_map
 from proxy.settings.values import BadValue
+
+if TYPE_CHECKING:
+    from proxy.dialects.mcp.maps import ToolMap
 
 # A server that the sidecar starts inherits only these of the sidecar's environment variables, so
 # that it gets none of the sidecar's keys and settings.
@@ -119,12 +120,17 @@ class McpServer(Egress, frozen=True, kw_only=True, forbid_unknown_fields=True):
     @cached_property
     def tool_map(self) -> ToolMap | None:
         """The tool map that the table names; None where the server's own name selects one."""
-        return None if self.map is None else load_map(self.map)
+        if self.map is None:
+            return None
+        # The import is local, because it loads the dialects, which most commands do not need.
+        from proxy.settings.tool_maps import load_map  # noqa: PLC0415
+
+        return load_map(self.map)
 
     @property
     def keeps_memory(self) -> bool:
         """Whether the server may keep memories, except in files."""
-        return self.tool_map is None or self.tool_map.posture is Posture.MEMORY
+        return self.tool_map is None or self.tool_map.keeps_memory
 
     @property
     def variables(self) -> frozenset[str]:

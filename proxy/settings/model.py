@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import enum
 from functools import cached_property
-from typing import Annotated, ClassVar, Final, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, Annotated, ClassVar, Final, NamedTuple, TypeAlias
 
 from msgspec import Meta
 from msgspec.structs import force_setattr
@@ -12,11 +12,12 @@ from msgspec.structs import force_setattr
 from policy.model import Reads
 from policy.places import Patterns
 from policy.text.paths import BadPattern
-from proxy.dialects.model.memory_tools import Maps
 from proxy.settings.egress import Egress
 from proxy.settings.servers import Name, Principals, Text, Texts, check_url, headers_from
-from proxy.settings.tool_maps import maps_of_models
 from proxy.settings.values import BadValue
+
+if TYPE_CHECKING:
+    from proxy.dialects.model.memory_tools import Maps
 
 # First path segments that no `[[model]]` table may have as its name, because other fronts use them;
 # a test checks the list. At a start, the segments of dialects are refused as well.
@@ -204,6 +205,9 @@ class ModelUpstream(Egress, frozen=True, kw_only=True, forbid_unknown_fields=Tru
         Raises:
             BadValue: A pattern of `instruction_paths` or `fact_paths` is invalid.
         """
+        # The import is local, because it loads the dialects, which most commands do not need.
+        from proxy.settings.tool_maps import maps_of_models  # noqa: PLC0415
+
         try:
             found = maps_of_models(self.maps, self.instruction_paths, self.fact_paths)
             _ = [one.all_places for one in found.files]
@@ -223,6 +227,8 @@ def maps_of_agents(models: tuple[ModelUpstream, ...]) -> Maps:
 
     Without such a table they are the shipped ones.
     """
+    from proxy.settings.tool_maps import Maps, maps_of_models  # noqa: PLC0415 - as in `tool_maps`
+
     agents = [one for one in models if one.purpose is ModelPurpose.AGENT]
     instructions = tuple(path for one in agents for path in one.instruction_paths)
     facts = tuple(path for one in agents for path in one.fact_paths)

@@ -20,8 +20,9 @@ from urllib.parse import urlsplit
 import aiohttp
 import msgspec
 
-from proxy.seams.environment import Serving, UpstreamState
+from proxy.seams.environment import Serving
 from proxy.seams.faults import MalformedRequest, UpstreamError, why_unreached
+from proxy.seams.readiness import UpstreamState
 from proxy.settings.egress import DIRECT, Egress
 from proxy.settings.load import unused_proxy
 from proxy.transport.codings import Opener, codings_of

@@ -35,8 +35,8 @@ from proxy.admin.wire.route import (
 from proxy.dialects.strict_json.strict import JsonValue
 from proxy.ledger.unmapped_tools import UnmappedTool
 from proxy.ledger.wire import OriginView
-from proxy.seams.environment import UpstreamState
 from proxy.seams.observations import Way
+from proxy.seams.readiness import UpstreamState
 from proxy.seams.tenants import DEFAULT_TENANT, TenantName
 from storage.values import (
     CheckReport,

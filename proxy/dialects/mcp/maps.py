@@ -258,10 +258,13 @@ class Tool(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
     @cached_property
     def described(self) -> frozenset[Pattern]:
         """The path of each argument whose meaning the map describes, and of what is around it."""
+        told = [*self.items, *self.required, *self.texts, *self.labels, *self.plain]
+        told += key_paths(self)
+        told += (self.user,) if self.user else ()
+        told += () if self.effect is None else self.effect.paths
+        told += () if self.file is None else self.file.named
         return frozenset(
-            Pattern(known[:end])
-            for known in map(path, declared(self))
-            for end in range(1, len(known) + 1)
+            Pattern(known[:end]) for known in map(path, told) for end in range(1, len(known) + 1)
         )
 
     @cached_property
@@ -307,6 +310,11 @@ class ToolMap(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     shown: AnswerShape = AnswerShape()
     model: InModel = InModel()
     tools: Annotated[dict[Word, Tool], Meta(max_length=1_024)] = {}
+
+    @property
+    def keeps_memory(self) -> bool:
+        """Whether the server keeps memories, except in files."""
+        return self.posture is Posture.MEMORY
 
     @property
     def all_places(self) -> Places:
@@ -368,18 +376,6 @@ def key_paths(tool: Tool) -> Iterator[str]:
     """The paths of all arguments that make up an item's key."""
     for part in tool.key:
         yield from (part,) if isinstance(part, str) else part
-
-
-def declared(tool: Tool) -> Iterator[str]:
-    """The path of every argument whose meaning a map's rule describes."""
-    yield from (*tool.items, *tool.required, *tool.texts, *tool.labels, *tool.plain)
-    yield from key_paths(tool)
-    if tool.effect is not None:
-        yield from tool.effect.paths
-    if tool.user:
-        yield tool.user
-    if tool.file is not None:
-        yield from tool.file.named
 
 
 def _check_imports(found: ToolMap, where: str) -> None:

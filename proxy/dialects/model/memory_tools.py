@@ -20,7 +20,6 @@ from policy.text.skeleton import skeleton
 from proxy.dialects.mcp.calls import read_call
 from proxy.dialects.mcp.file_rules import FileRule
 from proxy.dialects.mcp.maps import Posture, Tool, ToolKind, ToolMap, path
-from proxy.dialects.mcp.pieces import declared as declared_paths
 from proxy.dialects.model.memory_words import speaks_of_memory
 from proxy.dialects.model.reading import arguments_of, text_of
 from proxy.dialects.model.tools import DeclaredTool, answer_names
@@ -374,6 +373,6 @@ def _fits(rule: Tool, tool: DeclaredTool) -> bool:
 
 
 def _common(rule: Tool, tool: DeclaredTool) -> int:
-    known = {path(text)[0] for case in rule.cases for text in declared_paths(case)}
+    known = {told[0] for case in rule.cases for told in case.described}
     known |= {path(rule.switch.path)[0]} if rule.switch is not None else set()
     return len(known & (tool.arguments or frozenset()))

@@ -23,10 +23,6 @@ from policy.model import (
 )
 from storage.tables.names import RecordTable
 
-NAMED_MAX: Final = 200
-"""How many memories a case names; further ones are only counted."""
-
-
 UNDER_WAY: Final = frozenset({CaseStep.OPENED, CaseStep.REPRODUCED, CaseStep.CONVICTED})
 """The steps at which no person is needed yet; after a crash, cases at these steps are continued."""
 

@@ -7,12 +7,11 @@ from typing import Final
 
 import msgspec
 
-from policy.after.closure import BLAST_MAX, Act, CaseStep, ForPerson, Relation
+from policy.after.closure import BLAST_MAX, NAMED_MAX, Act, CaseStep, ForPerson, Relation
 from policy.model import MemoryId, MemoryStatus, PrincipalId
 from storage.audit import IncidentLeaf
 from storage.features.cases import (
     CASES,
-    NAMED_MAX,
     Case,
     CaseBeginning,
     CaseMemory,

@@ -8,13 +8,15 @@ read has the id of a memory only while the memory's row still has content.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 import msgspec
 
 from policy.model import PRINCIPAL, MemoryId, PrincipalId, Tenant
 from policy.model import Memory as Memory
-from policy.query import Filter
+
+if TYPE_CHECKING:
+    from policy.query import Filter
 
 NEAREST_MAX: Final = 50
 """How many of the rows nearest to a query a recall names, whether the answer had them or not."""

@@ -16,7 +16,6 @@ from proxy.dialects.mcp.maps import (
     Tool,
     ToolKind,
     ToolMap,
-    declared,
     parse_map,
 )
 from proxy.dialects.mcp.paths import parse_path
@@ -71,10 +70,11 @@ def test_a_map_names_only_arguments_that_its_server_takes(name: str) -> None:
     for tool_name, arguments in LISTED[name].items():
         tool = named(name).tools[tool_name]
         cases = [tool] if tool.switch is None else [*tool.switch.cases.values()]
-        said = {text for case in cases for text in (*declared(case), *case.aliases)}
-        said |= {tool.switch.path} if tool.switch is not None else set()
+        said = {told[0] for case in cases for told in case.described}
+        said |= {alias for case in cases for alias in case.aliases}
+        said |= {parse_path(tool.switch.path)[0]} if tool.switch is not None else set()
         # basic-memory takes the workspace in some of its tools only; a key may ask for it in all.
-        unknown = {parse_path(text)[0] for text in said} - {*arguments, "workspace"}
+        unknown = said - {*arguments, "workspace"}
         assert unknown == set(), tool_name
 
 
