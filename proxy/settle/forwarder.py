@@ -166,12 +166,9 @@ class Forwarder:
         self._spawn(self._record(waiting, ForwardStatus.UNKNOWN))
 
     async def _record(self, candidate_ids: tuple[CandidateId, ...], state: ForwardStatus) -> None:
-        if not await self._recorded(candidate_ids, state):
+        if not await record(self._guard, self._principal, self._server, candidate_ids, state):
             _LOG.warning("settling later", extra={"fields": {"count": len(candidate_ids)}})
             self._spawn(self._record_later(candidate_ids, state))
-
-    async def _recorded(self, candidate_ids: tuple[CandidateId, ...], state: ForwardStatus) -> bool:
-        return await record(self._guard, self._principal, self._server, candidate_ids, state)
 
     async def _record_later(
         self, candidate_ids: tuple[CandidateId, ...], state: ForwardStatus
@@ -180,5 +177,5 @@ class Forwarder:
         # process looks them up.
         for _ in range(SETTLE_TRIES):
             await asyncio.sleep(self._retry_seconds)
-            if await self._recorded(candidate_ids, state):
+            if await record(self._guard, self._principal, self._server, candidate_ids, state):
                 return

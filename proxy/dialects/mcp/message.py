@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import enum
 import re
+from functools import cached_property
 from typing import Final, TypeAlias
 
 import msgspec
@@ -87,7 +88,7 @@ class NotRelayed(Exception):  # noqa: N818 - names what becomes of the message
         self.request_id = request_id
 
 
-class Message(msgspec.Struct, frozen=True, kw_only=True):
+class Message(msgspec.Struct, frozen=True, kw_only=True, dict=True):
     """One message: `body` is its value, and `raw` is an encoding of exactly that value.
 
     `dropped` are the names of members that were removed.
@@ -103,19 +104,19 @@ class Message(msgspec.Struct, frozen=True, kw_only=True):
     request_id: RequestId | None = None
     method: str | None = None
 
-    @property
+    @cached_property
     def params(self) -> Object:
         """The message's parameters; empty where there are none."""
         params = self.body.get("params")
         return params if isinstance(params, dict) else {}
 
-    @property
+    @cached_property
     def result(self) -> Object:
         """The result in the message; empty if the message is not a result."""
         result = self.body.get("result")
         return result if isinstance(result, dict) else {}
 
-    @property
+    @cached_property
     def meta(self) -> Object:
         """The `_meta` object of the parameters or of the result; empty if there is none."""
         meta = (self.result if self.kind is MessageKind.RESULT else self.params).get("_meta")

@@ -6,78 +6,67 @@ string.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Final
 
 from proxy.dialects.mcp.elicit import STATE_PREFIX
+from proxy.dialects.mcp.paths import Location, value_at
 from proxy.dialects.strict_json.strict import JsonValue
 
 RELATED_TASK: Final = "io.modelcontextprotocol/related-task"
 _TASK_STATUS: Final = "notifications/tasks/status"
 
-Place = tuple["str | int", ...]
+_RELATED: Final[Location] = ("_meta", RELATED_TASK, "taskId")
+
+Found = list[tuple[Location, str]]
 
 
-def replaced(
-    value: JsonValue, found: Iterator[tuple[Place, str]], by: Callable[[str], str]
-) -> JsonValue:
+def replaced(value: JsonValue, found: Found, by: Callable[[str], str]) -> JsonValue:
     """The value with `by(text)` at each place of `found`; the same object if `found` is empty."""
-    for place, text in tuple(found):
+    for place, text in found:
         value = _with(value, place, by(text))
     return value
 
 
-def given(method: str | None, value: JsonValue) -> Iterator[tuple[Place, str]]:
-    """Yield the strings in a server's message that a client only sends back, each with its place.
+def given(method: str | None, value: JsonValue) -> Found:
+    """The strings in a server's message that a client only sends back, each with its place.
 
     `value` is a result, or the params of a notification.
     """
-    if not isinstance(value, dict) or method is None:
-        return
+    if method is None:
+        return []
+    places: list[Location] = [("requestState",), ("task", "taskId"), _RELATED]
     if method.endswith("/list"):
-        yield from _string(value, "nextCursor")
-    yield from _string(value, "requestState")
+        places.append(("nextCursor",))
     if method.startswith("tasks/") or method == _TASK_STATUS:
-        yield from _string(value, "taskId")
-    yield from _string(value, "task", "taskId")
-    tasks = value.get("tasks") if method == "tasks/list" else None
+        places.append(("taskId",))
+    tasks = value_at(value, ("tasks",)) if method == "tasks/list" else None
     if isinstance(tasks, list):
-        for index in range(len(tasks)):
-            yield from _string(value, "tasks", index, "taskId")
-    yield from _string(value, "_meta", RELATED_TASK, "taskId")
+        places += [("tasks", index, "taskId") for index in range(len(tasks))]
+    return _strings(value, places)
 
 
-def given_back(method: str, params: JsonValue) -> Iterator[tuple[Place, str]]:
-    """Yield the handles in a client's request, each with its place.
+def given_back(method: str, params: JsonValue) -> Found:
+    """The handles in a client's request, each with its place.
 
     A request state that the sidecar itself made, for a question of its own, is no handle.
     """
-    if not isinstance(params, dict):
-        return
+    places: list[Location] = [_RELATED]
     if method.endswith("/list"):
-        yield from _string(params, "cursor")
-    for place, text in _string(params, "requestState"):
-        if not text.startswith(STATE_PREFIX):
-            yield place, text
+        places.append(("cursor",))
     if method.startswith("tasks/"):
-        yield from _string(params, "taskId")
-    yield from _string(params, "_meta", RELATED_TASK, "taskId")
+        places.append(("taskId",))
+    state = value_at(params, ("requestState",))
+    if isinstance(state, str) and not state.startswith(STATE_PREFIX):
+        places.append(("requestState",))
+    return _strings(params, places)
 
 
-def _string(value: JsonValue, *place: str | int) -> Iterator[tuple[Place, str]]:
-    found = value
-    for step in place:
-        if isinstance(found, dict) and isinstance(step, str):
-            found = found.get(step)
-        elif isinstance(found, list) and isinstance(step, int):
-            found = found[step]
-        else:
-            return
-    if isinstance(found, str):
-        yield place, found
+def _strings(value: JsonValue, places: list[Location]) -> Found:
+    return [(place, text) for place in places if isinstance(text := value_at(value, place), str)]
 
 
-def _with(value: JsonValue, place: Place, text: str) -> JsonValue:
+def _with(value: JsonValue, place: Location, text: str) -> JsonValue:
     if not place:
         return text
     step, *rest = place

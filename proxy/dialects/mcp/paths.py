@@ -85,6 +85,18 @@ def places(value: JsonValue, pattern: Pattern) -> list[tuple[Location, JsonValue
     return level
 
 
+def value_at(value: JsonValue, location: Location) -> JsonValue:
+    """The value at a place; None if there is no such place."""
+    for step in location:
+        if isinstance(value, dict) and isinstance(step, str):
+            value = value.get(step)
+        elif isinstance(value, list) and isinstance(step, int) and step < len(value):
+            value = value[step]
+        else:
+            return None
+    return value
+
+
 def lies_on(location: Location, tail: Pattern) -> bool:
     """Whether the path of a place ends with the steps of `tail`, such as `content[].text`."""
     if len(tail) > len(location):

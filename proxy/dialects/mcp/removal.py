@@ -7,6 +7,7 @@ A withheld string in an array is removed with the array's element; any other str
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import cached_property
 from typing import Final
 
 from proxy.dialects.mcp.maps import AnswerShape, path
@@ -17,6 +18,7 @@ from proxy.dialects.mcp.paths import (
     ends_with,
     lies_on,
     pattern_of,
+    value_at,
 )
 from proxy.dialects.mcp.shown_text import WITHHELD, Known, asks, cut, is_withheld
 from proxy.dialects.mcp.words import ORDINARY_NAME, is_short_label
@@ -63,7 +65,7 @@ class Structure:
                 yield from inner.texts()
         for _, name in self._names:
             yield name
-        for _, text in self._joined():
+        for _, text in self._joined:
             yield text
 
     def asks(self, known: Known) -> Iterator[str]:
@@ -78,13 +80,13 @@ class Structure:
                 yield from asks(text, known)
         for _, name in self._names:
             yield from asks(name, known)
-        for _, text in self._joined():
+        for _, text in self._joined:
             yield from asks(text, known)
 
     def without(self, known: Known) -> JsonValue:
         """The value without its withheld parts; the same object if nothing is withheld."""
         replaced: dict[Location, JsonValue] = {}
-        gone = {location for location, text in self._joined() if is_withheld(text, known)}
+        gone = {location for location, text in self._joined if is_withheld(text, known)}
         for location, text in self._strings:
             left = self._left_of(location, text, known)
             if left is text:
@@ -144,14 +146,17 @@ class Structure:
         at = pattern_of(unit)
         return any(ends_with(at, path(text)) for text in self._shown.whole)
 
-    def _joined(self) -> Iterator[tuple[Location, str]]:
+    @cached_property
+    def _joined(self) -> list[tuple[Location, str]]:
+        told: list[tuple[Location, str]] = []
         for joined in self._shown.joined:
             for location, unit in self._units:
                 if self._is_unit(location, joined.unit):
                     found = [unit.get(field) for field in joined.fields]
                     words = [word for word in found if isinstance(word, str) and word]
                     if len(words) == len(joined.fields):
-                        yield location, " ".join(words)
+                        told.append((location, " ".join(words)))
+        return told
 
     def _is_unit(self, location: Location, text: str) -> bool:
         pattern = path(text)
@@ -176,7 +181,7 @@ class Structure:
         for text in self._shown.hollow:
             pattern = path(text)
             for array in {location[:-1] for location in gone if location}:
-                elements = _at(self.value, array)
+                elements = value_at(self.value, array)
                 if isinstance(elements, list) and ends_with(pattern_of(array), pattern):
                     unit = self._unit(array)
                     if unit and all((*array, index) in gone for index in range(len(elements))):
@@ -212,7 +217,7 @@ class Structure:
                     lost[root] = lost.get(root, 0) + 1
             for root, many in lost.items():
                 place = (*root, *number)
-                before = _at(self.value, place)
+                before = value_at(self.value, place)
                 if isinstance(before, int) and not isinstance(before, bool):
                     found[place] = max(0, before - many)
         return found
@@ -251,17 +256,6 @@ def _moved(location: Location, pattern: Pattern, other: Pattern) -> Location:
     root, tail = location[: len(location) - len(pattern)], location[len(location) - len(pattern) :]
     indices = iter([step for step in tail if isinstance(step, int)])
     return (*root, *(next(indices, -1) if step == ELEMENT else step for step in other))
-
-
-def _at(value: JsonValue, location: Location) -> JsonValue:
-    for step in location:
-        if isinstance(value, dict) and isinstance(step, str):
-            value = value.get(step)
-        elif isinstance(value, list) and isinstance(step, int) and step < len(value):
-            value = value[step]
-        else:
-            return None
-    return value
 
 
 def _rebuilt(

@@ -6,7 +6,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Generator, Iterator, Sequence
+from collections.abc import Generator, Iterable, Iterator, Sequence
+from itertools import chain
 from typing import Final
 
 from policy.text.readings import texts_in_blob
@@ -205,7 +206,7 @@ def _noted(observations: Sequence[str]) -> str:
     return "\n".join(lines)
 
 
-def _unique(texts: Iterator[str]) -> tuple[str, ...]:
+def _unique(texts: Iterable[str]) -> tuple[str, ...]:
     found: dict[str, None] = {}
     for text in texts:
         found[text] = None
@@ -242,24 +243,16 @@ class Answer:
 
     def said(self) -> tuple[str, ...]:
         """The texts of the result (`texts_of`)."""
-        texts = tuple(self._texts())
-        unique = _unique(iter(texts))
+        texts = tuple(chain.from_iterable([part.texts() for part in self._parts()]))
+        unique = _unique(texts)
         return texts if len(texts) <= STRINGS_MAX else unique
 
     def asks(self, known: Known) -> Iterator[str]:
-        """Yield the strings that the caller still has to look up among withheld texts."""
-        for structure in self._structures.values():
-            yield from structure.asks(known)
-        for blocks in self._lists.values():
-            for block in blocks:
-                yield from block.asks(known)
+        """The strings that the caller still has to look up among withheld texts."""
+        return chain.from_iterable([part.asks(known) for part in self._parts()])
 
-    def _texts(self) -> Iterator[str]:
-        for structure in self._structures.values():
-            yield from structure.texts()
-        for blocks in self._lists.values():
-            for block in blocks:
-                yield from block.texts()
+    def _parts(self) -> list[Structure | _Block]:
+        return [*self._structures.values(), *chain.from_iterable(self._lists.values())]
 
     def without(self, known: Known) -> JsonValue:
         """The result without its withheld parts; the same object if nothing is withheld."""
@@ -298,6 +291,8 @@ class _Block:
         # Members of the block beside its text. If one of them is withheld, the whole block is,
         # because the meaning of the block without that member is unknown.
         self._rest = Structure(rest, shown)
+        beside = [part[1] for part in (self._text, self._below) if part is not None]
+        self._parts: list[Structure | _Block] = [self._rest, *beside]
 
     def _split(self, rest: dict[str, JsonValue], shown: AnswerShape) -> None:
         for name in ("resource", "content"):
@@ -319,18 +314,10 @@ class _Block:
                 return
 
     def asks(self, known: Known) -> Iterator[str]:
-        yield from self._rest.asks(known)
-        if self._text is not None:
-            yield from self._text[1].asks(known)
-        if self._below is not None:
-            yield from self._below[1].asks(known)
+        return chain.from_iterable([part.asks(known) for part in self._parts])
 
     def texts(self) -> Iterator[str]:
-        yield from self._rest.texts()
-        if self._text is not None:
-            yield from self._text[1].texts()
-        if self._below is not None:
-            yield from self._below[1].texts()
+        return chain.from_iterable([part.texts() for part in self._parts])
 
     def without(self, known: Known) -> JsonValue:
         if self._rest.without(known) is not self._rest.value:

@@ -41,7 +41,7 @@ def asks(text: str, known: Known, *, whole: bool = False) -> Iterator[str]:
     plain = asked(text)
     if plain and plain not in known:
         yield plain
-    if whole or not is_withheld(text, known):
+    if whole or not known.get(plain, False):
         return
     for runs in runs_of(text):
         unknown = [one for run in runs if (one := asked(run)) and one not in known]

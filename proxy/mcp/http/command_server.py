@@ -75,7 +75,8 @@ class CommandLine(RelayLine):
         If the message opens a stream, server messages that waited for a stream are sent on it.
         """
         await super().take(message, exchange)
-        self.spawn(self._send_unsent())
+        if self._unsent:
+            self.spawn(self._send_unsent())
 
     def listen(self, exchange: Exchange) -> None:
         """Use an exchange for messages that belong to no call, also for those that wait already."""
