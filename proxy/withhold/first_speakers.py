@@ -344,7 +344,7 @@ class AllSpeakers:
         await asyncio.shield(self._kept(principal))
 
     def served(self, principal: str, texts: Iterable[str]) -> None:
-        """Record the texts of a memory that is served, as another's words."""
+        """Record the texts of memories that are served, as another's words."""
         speakers = self.of(principal)
         fresh = speakers.unserved(texts)
         if fresh:

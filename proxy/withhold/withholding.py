@@ -310,8 +310,8 @@ class Withholding:
         If the principal proposes such a memory again, its text is not withheld for that.
         """
         kept = self._of(principal_id)
-        for memory in memories:
-            self.speakers.served(principal_id, self._show(kept, memory))
+        told = [text for memory in memories for text in self._show(kept, memory)]
+        self.speakers.served(principal_id, told)
         records = self.speakers.take(principal_id)
         if records:
             # If the disk fails, the next model request fails.

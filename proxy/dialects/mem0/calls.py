@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from typing import Final, TypeVar
 
 import msgspec
@@ -123,18 +123,17 @@ def call_of(request: HttpRequest) -> Mem0Call:
     )
 
 
-def route_of(call: Mem0Call, known: Iterable[tuple[str, str]]) -> tuple[str, str]:
+def route_of(call: Mem0Call, known: Collection[tuple[str, str]]) -> tuple[str, str]:
     """The route in `known` that the path matches, with `*` for an id or name.
 
     Raises:
         UnknownWrite: There is no such route, and the method may change something.
         MalformedRequest: There is no such route, but the method changes nothing: 404.
     """
-    table = frozenset(known)
     exact = (call.method, "/".join(call.parts))
-    if exact in table:
+    if exact in known:
         return exact
-    for method, pattern in table:
+    for method, pattern in known:
         if method == call.method and _matches(pattern.split("/"), call.parts):
             return method, pattern
     if call.method in _SAFE_METHODS:

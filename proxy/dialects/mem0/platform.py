@@ -90,9 +90,6 @@ _GRADES: Final = {
     "VERY_NEGATIVE": Grade.WRONG,
 }
 _IGNORED_FEEDBACK: Final = IGNORED_EVERYWHERE | {"feedback_reason"}
-_REFUSED: Final = {
-    ("POST", "v1/summary"): "summaries need a model, and this store runs none; search instead",
-}
 
 
 class Mem0Platform:
@@ -127,6 +124,7 @@ class Mem0Platform:
             ("POST", "v1/exports/get"): _exported,
             ("GET", "v1/event/*"): _event,
             ("POST", "v1/feedback"): _feedback,
+            ("POST", "v1/summary"): _summary,
         }
 
     def claims(self, request: HttpRequest) -> bool:
@@ -148,10 +146,7 @@ class Mem0Platform:
     def decode(self, request: HttpRequest) -> Operation:
         """The operation that a request asks for (`Dialect.decode`)."""
         call = call_of(request)
-        route = route_of(call, self._decoders.keys() | _REFUSED.keys())
-        if route in _REFUSED:
-            raise MalformedRequest(_REFUSED[route], status=403)
-        return self._decoders[route](call)
+        return self._decoders[route_of(call, self._decoders)](call)
 
     def encode(
         self, request: HttpRequest, operation: Operation, result: Result, answering: EncodingContext
@@ -168,6 +163,12 @@ class Mem0Platform:
         """A refusal `{"detail": ...}`, which `MemoryClient` makes the message of its exception."""
         del request, answering
         return refused(refusal, "Token")
+
+
+def _summary(_call: Mem0Call) -> Operation:
+    raise MalformedRequest(
+        "summaries need a model, and this store runs none; search instead", status=403
+    )
 
 
 def _search(call: Mem0Call, route: str) -> Operation:
