@@ -89,7 +89,7 @@ class Listener:
         headers: tuple[tuple[str, str], ...] = (),
     ) -> None:
         """`headers` are added to every answer of this listener."""
-        self._headers = headers
+        self._headers = dict(headers)
         self._front = front
         self._limits = limits
         self._rules = rules
@@ -369,10 +369,10 @@ def _headers(
     reply: HttpReply,
     trace: TraceContext,
     answering: EncodingContext,
-    always: tuple[tuple[str, str], ...],
+    always: dict[str, str],
 ) -> dict[str, str]:
     headers = {
-        **dict(always),
+        **always,
         **dict(reply.headers),
         "Content-Type": reply.content_type,
         "Cache-Control": "no-store",
