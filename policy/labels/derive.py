@@ -161,10 +161,8 @@ def _language_of_strings(value: object, tail: str) -> Language:
     # The names of one object may be the words of an order, and so may the values under one name.
     rows.update(map(" ".join, found.under.values()))
     language = Language.PLAIN
-    for row in rows:
-        language |= _language(row, skeleton(row))
-    for name in {*found.names, *found.strings} - rows:
-        language |= _language_of_name(name)
+    for row in rows.union(found.names, found.strings):
+        language |= _language_of_name(row)
     return language
 
 

@@ -220,18 +220,25 @@ def culprit_of(origins: tuple[Origin, ...], candidate: Candidate) -> Culprit | N
     named = next((one for one in origins if one.server or one.tool), None)
     if named is None:
         return None
-    said = (candidate.text, candidate.metadata_json)
+    said = _said(candidate.text, candidate.metadata_json)
     return Culprit(
         kind=named.kind,
-        server=plain_name(named.server or "", *said),
-        tool=plain_name(named.tool or "", *said),
-        call_id=plain_name(named.call_id or "", *said),
+        server=_plain(named.server or "", said),
+        tool=_plain(named.tool or "", said),
+        call_id=_plain(named.call_id or "", said),
     )
 
 
 def plain_name(name: str, *texts: str | None) -> str:
     """The name in the form that a leaf may have; "other" if it could spell a part of the texts."""
-    said = _letters(" ".join(filter(None, texts)))
+    return _plain(name, _said(*texts))
+
+
+def _said(*texts: str | None) -> str:
+    return _letters(" ".join(filter(None, texts)))
+
+
+def _plain(name: str, said: str) -> str:
     letters = _letters(name)
     runs = [letters[at : at + _RUN_LEN] for at in range(len(letters) - _RUN_LEN + 1)]
     if _PLAIN.fullmatch(name) is None or any(map(said.__contains__, runs)):

@@ -97,14 +97,6 @@ def value_at(value: JsonValue, location: Location) -> JsonValue:
     return value
 
 
-def lies_on(location: Location, tail: Pattern) -> bool:
-    """Whether the path of a place ends with the steps of `tail`, such as `content[].text`."""
-    if len(tail) > len(location):
-        return False
-    steps = zip(reversed(location), reversed(tail), strict=False)
-    return all((ELEMENT if isinstance(step, int) else step) == name for step, name in steps)
-
-
 def ends_with(pattern: Pattern, tail: Pattern) -> bool:
     """Whether a path ends with `tail`: a server may wrap its result in one more object."""
     return len(tail) <= len(pattern) and pattern[len(pattern) - len(tail) :] == tail

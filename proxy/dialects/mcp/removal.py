@@ -16,7 +16,6 @@ from proxy.dialects.mcp.paths import (
     Location,
     Pattern,
     ends_with,
-    lies_on,
     pattern_of,
     value_at,
 )
@@ -123,7 +122,7 @@ class Structure:
 
     def _is_label(self, location: Location, text: str) -> bool:
         return is_short_label(text) and any(
-            lies_on(location, path(label)) for label in self._shown.labels
+            ends_with(pattern_of(location), path(label)) for label in self._shown.labels
         )
 
     def _unit(self, location: Location) -> Location | None:
