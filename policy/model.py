@@ -50,6 +50,18 @@ class Word(enum.Enum):
         value = property(attrgetter("_value_"))
 
 
+# The ranks of the sources, by their words. Both unproven kinds have the same rank. Only a person is
+# shown the difference: of a `TOOL_RESULT` the session ledger saw that a model made the call.
+_TRUST = {
+    "unknown": 0,
+    "tool_result": 0,
+    "model_inference": 1,
+    "agent_self_edit": 1,
+    "user_input": 2,
+    "operator": 3,
+}
+
+
 class SourceKind(Word):
     """Who is accountable for a text, most trusted first (docs/glossary.md#labels)."""
 
@@ -60,24 +72,11 @@ class SourceKind(Word):
     TOOL_RESULT = "tool_result"
     UNKNOWN = "unknown"
 
-    # The rank of the source: 0 for the two unproven kinds up to 3 for `OPERATOR`.
-    trust: int
-    # Whether a key or a person's decision shows who is accountable.
-    proven: bool
-
-
-# Both unproven kinds have the same rank. Only a person is shown the difference: of a `TOOL_RESULT`
-# the session ledger saw that a model made the call.
-_TRUST = {
-    SourceKind.UNKNOWN: 0,
-    SourceKind.TOOL_RESULT: 0,
-    SourceKind.MODEL_INFERENCE: 1,
-    SourceKind.AGENT_SELF_EDIT: 1,
-    SourceKind.USER_INPUT: 2,
-    SourceKind.OPERATOR: 3,
-}
-for _source, _rank in _TRUST.items():
-    _source.trust, _source.proven = _rank, _rank >= _TRUST[SourceKind.USER_INPUT]
+    def __init__(self, word: str) -> None:
+        # The rank of the source: 0 for the two unproven kinds up to 3 for `OPERATOR`.
+        self.trust = _TRUST[word]
+        # Whether a key or a person's decision shows who is accountable.
+        self.proven = self.trust >= _TRUST["user_input"]
 
 
 class MemoryClass(Word):
@@ -88,13 +87,10 @@ class MemoryClass(Word):
     L3 = "L3"  # L3: knowledge.
     L4 = "L4"  # L4: episodes and scratch notes.
 
-    # The power of the class, from 4 for `L1` to 1 for `L4`: a class of more power needs a more
-    # trusted source.
-    power: int
-
-
-for _power, _class in enumerate(reversed(MemoryClass), start=1):
-    _class.power = _power
+    def __init__(self, word: str) -> None:
+        # The power of the class, from 4 for `L1` to 1 for `L4`: a class of more power needs a more
+        # trusted source.
+        self.power = 5 - int(word[1:])
 
 
 class ChangeKind(Word):
@@ -121,17 +117,13 @@ class Reads(Word):
     USER_INPUT = "user_input"
     OPERATOR = "operator"
 
-    # The least rank (`SourceKind.trust`) that a label must have to be shown.
-    trust: int
+    def __init__(self, word: str) -> None:
+        # The least rank (`SourceKind.trust`) that a label must have to be shown.
+        self.trust = _TRUST.get(word, 0)
 
     def shows(self, source: SourceKind) -> bool:
         """Whether a row with this label is at or above the floor."""
         return source.trust >= self.trust
-
-
-Reads.ALL.trust = 0
-Reads.USER_INPUT.trust = SourceKind.USER_INPUT.trust
-Reads.OPERATOR.trust = SourceKind.OPERATOR.trust
 
 
 class Claims(enum.Enum):

@@ -120,12 +120,10 @@ class McpServer(Egress, frozen=True, kw_only=True, forbid_unknown_fields=True):
     @cached_property
     def tool_map(self) -> ToolMap | None:
         """The tool map that the table names; None where the server's own name selects one."""
-        if self.map is None:
-            return None
         # The import is local, because it loads the dialects, which most commands do not need.
         from proxy.settings.tool_maps import load_map  # noqa: PLC0415
 
-        return load_map(self.map)
+        return None if self.map is None else load_map(self.map)
 
     @property
     def keeps_memory(self) -> bool:

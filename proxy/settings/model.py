@@ -7,7 +7,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Annotated, ClassVar, Final, NamedTuple, TypeAlias
 
 from msgspec import Meta
-from msgspec.structs import force_setattr
+from msgspec.structs import force_setattr, replace
 
 from policy.model import Reads
 from policy.places import Patterns
@@ -227,15 +227,17 @@ def maps_of_agents(models: tuple[ModelUpstream, ...]) -> Maps:
 
     Without such a table they are the shipped ones.
     """
-    from proxy.settings.tool_maps import Maps, maps_of_models  # noqa: PLC0415 - as in `tool_maps`
+    from proxy.settings.tool_maps import maps_of_models  # noqa: PLC0415 - as in `tool_maps`
 
     agents = [one for one in models if one.purpose is ModelPurpose.AGENT]
     instructions = tuple(path for one in agents for path in one.instruction_paths)
     facts = tuple(path for one in agents for path in one.fact_paths)
     chosen = dict.fromkeys(one.maps for one in agents) or {None: None}
     each = [maps_of_models(names, instructions, facts) for names in chosen]
-    return Maps(
+    return replace(
+        each[0],
         maps=tuple({one.name: one for found in each for one in found.maps}.values()),
         named=all(found.named for found in each),
         files=tuple({one.name: one for found in each for one in found.files}.values()),
+        answers=(),
     )

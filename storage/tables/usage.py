@@ -87,7 +87,7 @@ class Usage:
         """
         if candidate.change is not ChangeKind.DELETE:
             return False
-        return room < 0 or self._is_beyond(candidate.tenant)
+        return room < 0 or self._is_beyond(self._bytes[candidate.tenant])
 
     def no_room(self, candidate: Candidate, room: int, change: Change) -> QuotaReached | None:
         """The error for a write if `room`, the bytes left in the store, is too little, or None.
@@ -101,13 +101,12 @@ class Usage:
             overdraft += _PURGE_RESERVE
         if room < -overdraft * self._quota_bytes:
             return QuotaReached("the store has reached its quota")
-        if removal or not self._is_beyond(candidate.tenant, change.charges[candidate.tenant]):
+        if removal or not self._is_beyond(self.used(candidate.tenant, change)):
             return None
         return QuotaReached("the tenant has used up its share of the store")
 
-    def _is_beyond(self, tenant: Tenant, charged: int = 0) -> bool:
-        most = self.limit_bytes
-        return most is not None and self._bytes[tenant] + charged >= most * (1 + _OVERDRAFT)
+    def _is_beyond(self, used: int) -> bool:
+        return self.limit_bytes is not None and used >= self.limit_bytes * (1 + _OVERDRAFT)
 
     def record(self, change: Change) -> None:
         """Write the changed byte counts of tenants into the transaction."""

@@ -117,8 +117,8 @@ def _ends(name: str, ends: list[_End], derived: SourceKind) -> dict[str, Figure]
     refused = sum(end.answer.status not in ADMITTED and not end.on_disk for end in ends)
     below = sum(
         end.answer.status in ADMITTED
-        and SourceKind(end.answer.body.source).trust <= derived.trust
-        and MemoryClass(end.answer.body.memory_class).power <= MemoryClass.L3.power
+        and SourceKind(end.answer.body.source or "").trust <= derived.trust
+        and MemoryClass(end.answer.body.memory_class or "").power <= MemoryClass.L3.power
         for end in ends
     )
     return {

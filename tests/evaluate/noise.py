@@ -186,7 +186,7 @@ def _landed_below(answer: Tried, aimed_at: MemoryClass | None) -> bool:
     """Whether the text landed in a less powerful class than the attack aimed at."""
     if aimed_at is None:
         return False
-    return MemoryClass(answer.body.memory_class).power < aimed_at.power
+    return MemoryClass(answer.body.memory_class or "").power < aimed_at.power
 
 
 async def _honest(bench: Bench, bodies: list[Write], count: _Count) -> None:
@@ -205,7 +205,7 @@ async def _derived(book: Book, bench: Bench, noisy: _Noise, count: _Count) -> No
             # A directive counts as policy because of its words, whatever class the write names.
             aimed_at=MemoryClass.L1
             if trial.attack == "A2"
-            else MemoryClass(trial.body.memory_class),
+            else MemoryClass(trial.body.memory_class or ""),
         )
         for trial in _trials(book, noisy.name)
     ]

@@ -291,8 +291,6 @@ class _Block:
         # Members of the block beside its text. If one of them is withheld, the whole block is,
         # because the meaning of the block without that member is unknown.
         self._rest = Structure(rest, shown)
-        beside = [part[1] for part in (self._text, self._below) if part is not None]
-        self._parts: list[Structure | _Block] = [self._rest, *beside]
 
     def _split(self, rest: dict[str, JsonValue], shown: AnswerShape) -> None:
         for name in ("resource", "content"):
@@ -314,10 +312,14 @@ class _Block:
                 return
 
     def asks(self, known: Known) -> Iterator[str]:
-        return chain.from_iterable([part.asks(known) for part in self._parts])
+        return chain.from_iterable([part.asks(known) for part in self._parts()])
 
     def texts(self) -> Iterator[str]:
-        return chain.from_iterable([part.texts() for part in self._parts])
+        return chain.from_iterable([part.texts() for part in self._parts()])
+
+    def _parts(self) -> list[Structure | _Block]:
+        beside = (part[1] for part in (self._text, self._below) if part is not None)
+        return [self._rest, *beside]
 
     def without(self, known: Known) -> JsonValue:
         if self._rest.without(known) is not self._rest.value:
