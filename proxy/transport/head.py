@@ -189,7 +189,7 @@ def check_behind(request: ReceivedRequest) -> None:
     """Refuse a request whose following bytes cannot be another request.
 
     Raises:
-        MalformedRequest: The following bytes cannot begin a request (`Connection.garbled`); the
+        MalformedRequest: The following bytes cannot begin a request (`Connects.garbled`); the
             connection is closed after the answer.
     """
     if request.connection.garbled:

@@ -3,21 +3,52 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, Final
+from typing import Final, Protocol
 
 from aiohttp import StreamReader, web
 from multidict import CIMultiDictProxy
 
 from policy.verdict import InvariantBroken
 from proxy.seams.operation import HttpReply
-
-if TYPE_CHECKING:
-    from proxy.transport.connection import Connection
+from proxy.transport.auth import Peer
+from proxy.transport.exchange import Departure
 
 _HTTP_11: Final = (1, 1)
 # Statuses whose answers never have a body (RFC 9110, section 15).
 _BODILESS: Final = frozenset({204, 304})
 _BREAK: Final = re.compile("[\r\n\0]")
+
+
+class Connects(Protocol):
+    """The connection of a request, as the answering code uses it."""
+
+    departure: Departure
+    # `breakage` happens when the body turns out to be broken; `broken` is True from then on.
+    breakage: Departure
+    broken: bool
+    peer: Peer
+    principal: str | None
+
+    @property
+    def garbled(self) -> bool:
+        """Whether the bytes after a complete request cannot begin another request."""
+        ...
+
+    def enter(self, principal: str) -> None:
+        """Count the connection for this principal, whose credential was checked."""
+        ...
+
+    def open_body(self) -> None:
+        """Begin to receive the request's body, which is held back until then."""
+        ...
+
+    def say(self, raw: bytes) -> None:
+        """Write bytes that do not come from a front, such as a fixed refusal."""
+        ...
+
+    def abort(self) -> None:
+        """Close the connection at once."""
+        ...
 
 
 class ReceivedRequest:
@@ -35,7 +66,7 @@ class ReceivedRequest:
         "raw_path",
     )
 
-    def __init__(self, request: web.BaseRequest, connection: Connection) -> None:
+    def __init__(self, request: web.BaseRequest, connection: Connects) -> None:
         self._request = request
         self.connection = connection
         self.content: StreamReader = request.content
