@@ -142,7 +142,9 @@ class Answers:
         self, pending: PendingRequest, part: str, found: JsonValue, length: int
     ) -> JsonValue:
         kept = await self._sifted(pending, part, found, length)
-        await self._note(pending, kept)
+        tool = tool_of(pending, self._connection.server, self._connection.principal.tenant)
+        call_id = call_of(pending.request_id)
+        await self._saw(tool, call_id, kept, pending.join, self._shown_of(pending))
         return kept
 
     async def _in_time(self, reading: Awaitable[JsonValue], found: JsonValue) -> JsonValue:
@@ -221,7 +223,7 @@ class Answers:
         return kept
 
     def _shown_of(self, pending: PendingRequest) -> AnswerShape:
-        tool_map = self._connection.tool_map
+        tool_map = self._connection.server.tool_map
         if tool_map is None:
             return PLAIN
         rule = pending.rule
@@ -250,11 +252,6 @@ class Answers:
             result = refused([NOT_SHOWN], stateless=pending.era is Era.STATELESS)
             return result_answer(pending.request_id, result, pending.era)
         return error_answer(pending.request_id, INTERNAL_ERROR, NOT_SHOWN)
-
-    async def _note(self, pending: PendingRequest, value: JsonValue) -> None:
-        tool = tool_of(pending, self._connection.server, self._connection.principal.tenant)
-        call_id = call_of(pending.request_id)
-        await self._saw(tool, call_id, value, pending.join, self._shown_of(pending))
 
     async def _saw(
         self, tool: str, call_id: str, value: JsonValue, join: Join, shown: AnswerShape = PLAIN

@@ -184,7 +184,7 @@ class McpBackend:
             # The client has not listed the tools yet. Unsettled items can wait until it does.
             return False
         refusal = await self._catalogue.refusal(self.meta)
-        return refusal is None and connection.tool_map is not None
+        return refusal is None and connection.server.tool_map is not None
 
     async def send(self, item: UnsettledItem) -> SentItem | None:
         """Send an item's call once; return the server's answer, or None if none arrived.
@@ -199,9 +199,9 @@ class McpBackend:
             # For a server of files, an item has the changed lines as its text, and the whole call
             # packed in its arguments.
             arguments = call_in(arguments)
-        elif self._connection.tool_map is not None:
+        elif self._connection.server.tool_map is not None:
             params: Object = {"name": item.tool, "arguments": arguments}
-            call = read_call(self._connection.tool_map, params)
+            call = read_call(self._connection.server.tool_map, params)
             rule, one = call.rule, next(iter(call.items), one)
         answer = await self._called(item.tool, arguments)
         if answer is None:
@@ -222,7 +222,7 @@ class McpBackend:
 
         None if the map has no such read, or the read proves neither outcome.
         """
-        tool_map = self._connection.tool_map
+        tool_map = self._connection.server.tool_map
         question = None if tool_map is None else question_of(tool_map, item)
         if question is None:
             return None

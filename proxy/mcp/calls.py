@@ -31,7 +31,7 @@ async def read_files(connection: RelayConnection, call: ToolCall, meta: Object) 
     Raises:
         MalformedRequest: The call does not have the form that its map says, or the path is a link.
     """
-    tool_map, rule = connection.tool_map, call.rule
+    tool_map, rule = connection.server.tool_map, call.rule
     if tool_map is None or rule is None or rule.file is None or rule.kind is not ToolKind.WRITE:
         return call
     found = await placed_calls(rule.file, call.arguments, tool_map.all_places, alone=True)
@@ -104,7 +104,7 @@ class Calls:
 
     async def _read(self, message: Message, pending: PendingRequest) -> ToolCall | None:
         """Read the call by the map; None if the call was malformed and is refused already."""
-        tool_map = self._connection.tool_map or _NOTHING_KNOWN
+        tool_map = self._connection.server.tool_map or _NOTHING_KNOWN
         try:
             call = read_call(tool_map, message.params)
             pending.tool, pending.rule, pending.join = call.tool, call.rule, join_of(message.meta)

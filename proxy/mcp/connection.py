@@ -12,7 +12,6 @@ import msgspec
 
 from policy.model import Channel, Principal
 from policy.verdict import Reason
-from proxy.dialects.mcp.maps import ToolMap
 from proxy.dialects.mcp.message import (
     LINE_BYTES_MAX,
     SERVER_GONE,
@@ -112,11 +111,6 @@ class RelayConnection(msgspec.Struct, frozen=True, kw_only=True):
     gone: asyncio.Event
     # Tracks the items sent on this connection until their outcome is known.
     forwarding: Forwarder
-
-    @property
-    def tool_map(self) -> ToolMap | None:
-        """What each of the server's tools does to memory; None if no map is known."""
-        return self.server.tool_map
 
     @property
     def is_agent(self) -> bool:

@@ -6,8 +6,10 @@ A withheld string in an array is removed with the array's element; any other str
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable
 from functools import cached_property
+from itertools import chain
+from operator import itemgetter
 from typing import Final
 
 from proxy.dialects.mcp.maps import AnswerShape, path
@@ -31,6 +33,7 @@ from proxy.dialects.strict_json.strict import JsonValue
 from proxy.seams.faults import MalformedRequest
 
 INNER_DEPTH_MAX: Final = 4
+_TEXT: Final[Callable[[tuple[Location, str]], str]] = itemgetter(1)
 
 
 class Structure:
@@ -54,33 +57,28 @@ class Structure:
                 if container is not None:
                     self._inner[location] = Structure(container, shown, depth + 1)
 
-    def texts(self) -> Iterator[str]:
-        """Yield every text of the value; for a string that is JSON, the texts inside it instead."""
+    def texts(self) -> list[str]:
+        """Every text of the value; for a string that is JSON, the texts inside it instead."""
+        found: list[str] = []
         for location, text in self._strings:
             inner = self._inner.get(location)
-            if inner is None:
-                yield text
-            else:
-                yield from inner.texts()
-        for _, name in self._names:
-            yield name
-        for _, text in self._joined:
-            yield text
+            found += [text] if inner is None else inner.texts()
+        return [*found, *map(_TEXT, chain(self._names, self._joined))]
 
-    def asks(self, known: Known) -> Iterator[str]:
-        """Yield the strings that the caller still has to look up among withheld texts."""
+    def asks(self, known: Known) -> list[str]:
+        """The strings that the caller still has to look up among withheld texts."""
+        found: list[str] = []
         for location, text in self._strings:
             inner = self._inner.get(location)
             if inner is not None:
-                yield from inner.asks(known)
+                found += inner.asks(known)
                 if self._unit(location) is not None:
-                    yield from asks(text, known, whole=True)
+                    found += asks(text, known, whole=True)
             elif not self._is_label(location, text):
-                yield from asks(text, known)
-        for _, name in self._names:
-            yield from asks(name, known)
-        for _, text in self._joined:
-            yield from asks(text, known)
+                found += asks(text, known)
+        for _, text in chain(self._names, self._joined):
+            found += asks(text, known)
+        return found
 
     def without(self, known: Known) -> JsonValue:
         """The value without its withheld parts; the same object if nothing is withheld."""

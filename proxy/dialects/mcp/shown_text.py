@@ -9,7 +9,7 @@ from __future__ import annotations
 import base64
 import binascii
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import Final, TypeAlias
 
 from policy.withheld.pieces import runs_of
@@ -32,22 +32,21 @@ def is_withheld(text: str, known: Known) -> bool:
     return known.get(asked(text), False)
 
 
-def asks(text: str, known: Known, *, whole: bool = False) -> Iterator[str]:
-    """Yield the parts of a text that still have to be looked up: first the whole text.
+def asks(text: str, known: Known, *, whole: bool = False) -> list[str]:
+    """The parts of a text that still have to be looked up: first the whole text.
 
     If the whole text is withheld, its lines and sentences follow, then several adjacent ones at
     once. With `whole`, only the whole text is looked up.
     """
     plain = asked(text)
-    if plain and plain not in known:
-        yield plain
+    found = [plain] if plain and plain not in known else []
     if whole or not known.get(plain, False):
-        return
+        return found
     for runs in runs_of(text):
         unknown = [one for run in runs if (one := asked(run)) and one not in known]
-        yield from unknown
         if unknown or any(is_withheld(run, known) for run in runs):
-            return
+            return found + unknown
+    return found
 
 
 def cut(text: str, known: Known) -> str:
