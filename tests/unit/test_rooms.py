@@ -87,7 +87,7 @@ ROOM_STATEMENTS_MAX = {
     "storage/write": 2_100,
     "telemetry": 1_200,
 }
-STATEMENTS_MAX = 56_250
+STATEMENTS_MAX = 56_200
 
 
 def _module(path: Path) -> str:
