@@ -123,11 +123,13 @@ class SealedLog:
         batch.done.exception()
         # The failed records are queued first, because later ones must not become durable before
         # them.
-        waiting = self._open
-        if waiting is None:
-            waiting = self._open = _Batch(asyncio.get_running_loop())
-        waiting.records[:0] = batch.records
-        waiting.bytes += batch.bytes
+        if self._open is None:
+            self._open = _Batch(asyncio.get_running_loop())
+        else:
+            # Callers wait for these, and it may be that no later record starts them.
+            asyncio.get_running_loop().call_soon(self._start)
+        self._open.records[:0] = batch.records
+        self._open.bytes += batch.bytes
 
     async def rewrite(self, records: Iterable[bytes]) -> None:
         """Replace all records that were added before by the given ones.

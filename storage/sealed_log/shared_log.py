@@ -6,9 +6,10 @@ The file on this machine is a copy, made anew when the log is opened.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 
-from storage.ground.errors import StoreUnavailable, TransactionFailed
+from storage.ground.errors import StorageError, StoreUnavailable, TransactionFailed
 from storage.ground.randomness import random_bytes
 from storage.ground.state_directory import DIRECTORY_MODE
 from storage.journal.protocol import Journal, Stream
@@ -70,6 +71,15 @@ class SharedLog(SealedLog):
     def __init__(self, path: Path, keys: FileKeys, file: SealedFile, shared: SharedRecords) -> None:
         super().__init__(path, keys, file)
         self._shared = shared
+
+    async def close(self) -> None:
+        """Write queued records if the journal takes them, and close the file.
+
+        If another process holds the store, these are records whose writing failed, and whose
+        callers know it.
+        """
+        with suppress(StorageError):
+            await super().close()
 
     def _write(self, batch: list[bytes]) -> None:
         self._require_usable()

@@ -179,13 +179,12 @@ class EngineCommands:
         """Count releases that no one took back within seven days, a limited number at a time."""
         engine = self._engine
         intake = engine.parts.judge.intake
-        with engine.parts.store.reading() as view:
-            due = intake.is_due(view, engine.parts.clock())
-        if not due:
-            return
         # An error is ignored here, because a release that was not counted is counted the next time.
         with contextlib.suppress(StorageError):
-            engine.transact(intake.stood)
+            with engine.parts.store.reading() as view:
+                due = intake.is_due(view, engine.parts.clock())
+            if due:
+                engine.transact(intake.stood)
 
     # ---- decisions on rules and erasure ----------------------------------------------------------
 

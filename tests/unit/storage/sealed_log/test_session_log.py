@@ -1,11 +1,13 @@
 """The ledger's file: what was promised is there after a restart, or it says that it is not."""
 
+# pyright: reportPrivateUsage=false
 from __future__ import annotations
 
 import asyncio
 import errno
 import os
 import stat
+import threading
 from pathlib import Path
 
 import pytest
@@ -17,6 +19,7 @@ from storage.sealed_log.session_log import Opened, open_session_log, records_of,
 KEY = b"s" * 32
 MINE = session_keys(KEY, "life-1")
 SCAR = b"scar"
+WAIT_S = 30
 
 
 def file_of(state: Path) -> Path:
@@ -156,6 +159,34 @@ async def test_what_could_not_be_written_goes_with_the_next(
     monkeypatch.setattr(os, "pwrite", full)
     with pytest.raises(StoreUnavailable):
         await log.append([b"two"])
+    await log.append([b"three"])
+    await log.close()
+    assert await read_again(tmp_path) == ((b"one", b"two", b"three"), True)
+
+
+async def test_whoever_waits_behind_records_that_could_not_be_written_is_answered(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    log = opened(tmp_path, is_new=True).log
+    begun, goes_on = threading.Event(), threading.Event()
+    real, failures = log._write, [StoreUnavailable("no room"), StoreUnavailable("no room")]
+
+    def write(batch: list[bytes]) -> None:
+        begun.set()
+        goes_on.wait(WAIT_S)
+        if failures:
+            raise failures.pop()
+        real(batch)
+
+    monkeypatch.setattr(log, "_write", write)
+    first = log.add([b"one"])
+    await asyncio.to_thread(begun.wait, WAIT_S)
+    # It is queued while the first is written, and nothing comes after it.
+    second = log.add([b"two"])
+    goes_on.set()
+    for waiting in (first, second):
+        with pytest.raises(StoreUnavailable):
+            await asyncio.wait_for(waiting, WAIT_S)
     await log.append([b"three"])
     await log.close()
     assert await read_again(tmp_path) == ((b"one", b"two", b"three"), True)
