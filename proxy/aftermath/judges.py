@@ -13,7 +13,7 @@ import contextlib
 import os
 import signal
 from asyncio.subprocess import Process
-from collections.abc import Generator, Sequence
+from collections.abc import Callable, Generator, Sequence
 from typing import Final, cast
 from urllib.parse import urlsplit
 
@@ -64,7 +64,8 @@ class UnheardError(Exception):
 class Judges:
     """Asks callers' judges, by their programs or URLs (`AsksJudges`).
 
-    Event loop only; at most four judges are asked at once, and further questions wait.
+    Event loop only; at most four judges are asked at once, and further questions wait. While this
+    process does not hold the store (`holds`), none is asked.
     """
 
     def __init__(
@@ -73,7 +74,9 @@ class Judges:
         *,
         look_up: LookUp = look_up,
         deadline_s: float = ANSWER_SECONDS,
+        holds: Callable[[], bool] = lambda: True,
     ) -> None:
+        self._holds = holds
         self._deadline_s = deadline_s
         self._tables = {table.name: table for table in tables}
         self._look_up = look_up
@@ -109,6 +112,8 @@ class Judges:
             )
         )
         async with self._asking:
+            if not self._holds():
+                return Opinion(fails=None, problem=FAILED)
             try:
                 async with asyncio.timeout(self._deadline_s):
                     if table.command:

@@ -140,7 +140,12 @@ async def _behind(
     server: McpServer, stack: AsyncExitStack, serving: Serving
 ) -> Upstream | ServerCommandLine:
     if server.command is not None:
-        return ServerCommandLine(words=server.command, environment=server.env, directory=server.cwd)
+        return ServerCommandLine(
+            words=server.command,
+            environment=server.env,
+            directory=server.cwd,
+            holds=serving.holds,
+        )
     limits = UpstreamLimits(head_seconds=server.answer_seconds, body_seconds=server.answer_seconds)
     upstream = Upstream(
         server.url or "", headers=server.headers, limits=limits, way=server, serving=serving

@@ -260,7 +260,7 @@ class Foundation(msgspec.Struct, frozen=True, kw_only=True):
             cases=store.cases,
             replays=Replays(store.recalls, store.reader),
             reader=store.reader,
-            judges=Judges(self.settings.judge),
+            judges=Judges(self.settings.judge, holds=self.surroundings.serving.holds),
             surroundings=self.surroundings,
             models=self.memory.replays if self.memory else no_models,
             on_conviction=self.settings.after.acts,
@@ -295,7 +295,7 @@ class Foundation(msgspec.Struct, frozen=True, kw_only=True):
         trials = Trials(
             replays=replays,
             reader=store.reader,
-            judges=Judges(self.settings.judge),
+            judges=Judges(self.settings.judge, holds=self.surroundings.serving.holds),
             spoken=spoken,
             embedder=None if takes_client_vectors(embedder) else embedder,
         )

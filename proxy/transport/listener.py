@@ -97,7 +97,7 @@ class Listener:
         self._traces = surroundings.traces
         self._halt = halt
         self.in_flight = 0  # requests that are being answered now
-        self._streams = StreamedAnswers(halt)
+        self._streams = StreamedAnswers(halt, surroundings.serving)
         self._sockets: list[asyncio.Server] = []
         self._unix_paths: list[Path] = []
         self._closing = False

@@ -6,6 +6,7 @@ from collections.abc import Callable
 
 from aiohttp import web
 
+from proxy.seams.environment import Serving
 from proxy.transport.exchange import Departure, Pieces
 from proxy.transport.request import ReceivedRequest
 from proxy.transport.responses import attempt
@@ -19,8 +20,10 @@ class StreamedAnswers:
     one piece and a socket buffer. A peer that stops reading meets the connection's deadline.
     """
 
-    def __init__(self, halt: Callable[[], None]) -> None:
+    def __init__(self, halt: Callable[[], None], serving: Serving) -> None:
+        """While `serving` does not hold the store, no piece is sent."""
         self._halt = halt
+        self._serving = serving
         self._open: set[Stop] = set()
 
     def __len__(self) -> int:
@@ -48,7 +51,7 @@ class StreamedAnswers:
         gone.tell(stop)
         try:
             async with stop:
-                whole = await attempt(_write(request, response, pieces), self._halt) is True
+                whole = await attempt(self._write(request, response, pieces), self._halt) is True
         except TimeoutError:
             pass
         finally:
@@ -59,20 +62,23 @@ class StreamedAnswers:
             # The last chunk is not sent, so that an incomplete answer does not look complete.
             request.connection.abort()
 
-
-async def _write(request: ReceivedRequest, response: web.StreamResponse, pieces: Pieces) -> bool:
-    """Write the pieces; False if the peer left before all were written."""
-    try:
-        await request.begin(response)
-    except ConnectionError:
-        return False
-    async for piece in pieces:
+    async def _write(
+        self, request: ReceivedRequest, response: web.StreamResponse, pieces: Pieces
+    ) -> bool:
+        """Write the pieces; False if the peer left, or the lease ended, before all were written."""
         try:
-            await response.write(piece)
+            await request.begin(response)
         except ConnectionError:
             return False
-    try:
-        await response.write_eof()
-    except ConnectionError:
-        return False
-    return True
+        async for piece in pieces:
+            if not self._serving.holds():
+                return False
+            try:
+                await response.write(piece)
+            except ConnectionError:
+                return False
+        try:
+            await response.write_eof()
+        except ConnectionError:
+            return False
+        return True

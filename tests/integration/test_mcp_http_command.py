@@ -9,6 +9,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 
 from proxy.mcp.http.child import ServerCommandLine
@@ -229,6 +230,26 @@ async def test_a_command_that_cannot_be_started_is_an_honest_answer(tmp_path: Pa
         assert (listed.status, listed.messages[0]["error"]["code"]) == (200, -32000)
         called = await front.stateless(modern(call(1, "echo")))
         assert called.messages[0]["result"]["isError"] is True
+
+
+async def test_nothing_is_written_to_a_server_once_another_process_may_hold_the_store(
+    tmp_path: Path,
+) -> None:
+    held = [True]
+    fenced = msgspec.structs.replace(command(tmp_path), holds=lambda: bool(held))
+    started = tmp_path / "cancelled-started"
+    async with bench(fenced) as front:
+        session = await front.initialize()
+        held.clear()
+        answer = await front.post(call(1, "late", seconds=0), mcp_session_id=session)
+        assert answer.messages[-1]["error"]["code"] == -32000
+        shared = await front.stateless(modern(call(1, "late", seconds=0)))
+        assert shared.messages[0]["result"]["isError"] is True
+        assert not started.exists()
+        # Control: the holder's call arrives.
+        held.append(True)
+        await front.post(call(1, "late", seconds=0), mcp_session_id=await front.initialize())
+        assert started.exists()
 
 
 async def test_what_a_server_complains_about_is_not_in_our_log(

@@ -9,7 +9,7 @@ import os
 import signal
 from asyncio import subprocess
 from asyncio.subprocess import Process
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from errno import errorcode
 from typing import IO, Final, Self
 
@@ -29,19 +29,24 @@ class ChildGone(Exception):  # noqa: N818 - a state, not a fault of ours
 
 
 class ServerCommandLine(msgspec.Struct, frozen=True, kw_only=True):
-    """The command line of a server, and its whole environment."""
+    """The command line of a server, and its whole environment.
+
+    While this process does not hold the store, nothing is written to the server.
+    """
 
     words: tuple[str, ...]
     environment: dict[str, str]
     directory: str
+    holds: Callable[[], bool] = lambda: True  # false: another process may hold the store
 
 
 class Child:
     """One running server process. Event loop only."""
 
-    def __init__(self, process: Process, name: str) -> None:
+    def __init__(self, process: Process, name: str, holds: Callable[[], bool]) -> None:
         self._process = process
         self._name = name
+        self._holds = holds
         self._writing = asyncio.Lock()
 
     @classmethod
@@ -73,7 +78,7 @@ class Child:
             )
             code = errorcode.get(error.errno or 0, "OSError")
             raise ChildGone(f"{code}: {os.strerror(error.errno or 0)}") from None
-        return cls(process, name)
+        return cls(process, name, command.holds)
 
     async def lines(self) -> AsyncIterator[bytes | TooLong]:
         """Yield the lines of the server's standard output until it ends."""
@@ -102,10 +107,10 @@ class Child:
         """Write one line to the server.
 
         Raises:
-            ChildGone: The server does not read.
+            ChildGone: The server does not read, or nothing may be written to it.
         """
         sink = self._process.stdin
-        if sink is None or self._process.returncode is not None:
+        if sink is None or self._process.returncode is not None or not self._holds():
             raise ChildGone
         try:
             async with self._writing, asyncio.timeout(WRITE_SECONDS):

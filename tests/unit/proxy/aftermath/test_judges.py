@@ -120,6 +120,16 @@ async def test_a_pipe_that_breaks_is_no_answer_and_a_fault_is_no_opinion(
         await asked(judges)
 
 
+@pytest.mark.parametrize("held", [True, False])
+async def test_a_past_holder_of_a_shard_asks_no_judge(tmp_path: Path, *, held: bool) -> None:
+    seen = tmp_path / "seen"
+    text = f"open({str(seen)!r}, 'w'); print('{{\"fails\": true}}')"
+    command = (sys.executable, "-I", "-c", text)
+    judges = Judges((JudgeTable(name="j", command=command),), holds=lambda: held)
+    assert await asked(judges) == (YES if held else problem(FAILED))
+    assert seen.exists() is held
+
+
 async def test_a_program_that_is_gone_is_no_answer(tmp_path: Path) -> None:
     program = tmp_path / "judge"
     program.touch()

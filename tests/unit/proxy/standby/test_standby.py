@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 import trustme
 
-from proxy.seams.environment import Environment, RandomPool
+from proxy.seams.environment import Environment, RandomPool, Serving
 from proxy.seams.operation import HttpReply
 from proxy.seams.waits import beside
 from proxy.settings.table import Limits
@@ -34,11 +34,13 @@ PATIENCE_S = 30
 class Pieces:
     """A streamed body of two pieces."""
 
-    def __init__(self) -> None:
+    def __init__(self, between: Callable[[], None] = lambda: None) -> None:
         self.closed = False
+        self._between = between
 
     async def __aiter__(self) -> AsyncIterator[bytes]:
         yield b"one "
+        self._between()
         yield b"two"
 
     async def aclose(self) -> None:
@@ -75,13 +77,16 @@ class Telling:
         )
 
 
-def listener(front: Front) -> Listener:
+def listener(front: Front, holds: Callable[[], bool] = lambda: True) -> Listener:
     return Listener(
         front,
         limits=Limits(),
         rules=HostRules.of((), (), "127.0.0.1"),
         surroundings=Environment(
-            clock_ns=time.time_ns, random_hex=RandomPool(), record=lambda _event: None
+            clock_ns=time.time_ns,
+            random_hex=RandomPool(),
+            record=lambda _event: None,
+            serving=Serving(holds=holds),
         ),
         halt=lambda: None,
     )
@@ -103,8 +108,8 @@ async def asked(address: Address, tls: ssl.SSLContext | None = None, client: str
         return answer
 
 
-async def through(front: Front) -> bytes:
-    serving = listener(front)
+async def through(front: Front, holds: Callable[[], bool] = lambda: True) -> bytes:
+    serving = listener(front, holds)
     try:
         return await asked(await serving.open_tcp(HERE))
     finally:
@@ -129,6 +134,18 @@ async def test_an_answer_that_was_made_while_the_lease_ended_is_not_sent(*, stre
     assert pieces is None or pieces.closed
     # Control: without the wall the answer is sent.
     assert b"200 OK" in await through(Telling(while_answering=held.clear, pieces=Pieces()))
+
+
+async def test_a_streamed_answer_is_broken_off_at_the_end_of_the_lease() -> None:
+    held = [True]
+    pieces = Pieces(between=held.clear)
+    answer = await through(Telling(pieces=pieces), lambda: bool(held))
+    assert b"one " in answer
+    assert b"two" not in answer
+    assert not answer.endswith(b"0\r\n\r\n"), "it looks complete"
+    assert pieces.closed
+    # Control: while the lease lasts, all of it is sent.
+    assert b"two" in await through(Telling(pieces=Pieces()))
 
 
 async def test_the_answer_about_a_change_that_was_made_is_sent() -> None:
