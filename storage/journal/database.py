@@ -13,7 +13,7 @@ from collections import defaultdict
 from collections.abc import Awaitable, Callable
 from contextlib import AbstractAsyncContextManager
 from ipaddress import ip_address
-from typing import Any, Final, Protocol, TypeVar
+from typing import Any, Final, TypeVar
 from urllib.parse import parse_qs, unquote, urlsplit
 
 import asyncpg  # pyright: ignore[reportMissingTypeStubs] - it has none
@@ -49,28 +49,26 @@ class UnfitDatabase(StorageError):  # noqa: N818 - as its siblings: named for wh
     """The error for a database that would not keep what it confirms, or a URL that is unsafe."""
 
 
-class Session(Protocol):
+class Session:
     """A connection of asyncpg, which has no types: what a journal uses of it."""
 
+    def __init__(self, connection: Any) -> None:  # noqa: ANN401 - see above
+        self.execute: Callable[[str], Awaitable[object]] = connection.execute
+        self.transaction: Callable[[], AbstractAsyncContextManager[object]] = connection.transaction
+        self.is_closed: Callable[[], bool] = connection.is_closed
+        self.terminate: Callable[[], None] = connection.terminate
+        self._prepare = connection.prepare
+        self._described: dict[str, Callable[..., Awaitable[list[object]]]] = {}
+
     async def fetch(self, statement: str, *given: object) -> list[Any]:
-        """The rows that a statement returns, by names of columns."""
-        ...
+        """The rows that a statement returns, by names of columns.
 
-    async def execute(self, statements: str) -> object:
-        """Run statements without parameters, as one transaction."""
-        ...
-
-    def transaction(self) -> AbstractAsyncContextManager[object]:
-        """A transaction that an exception rolls back."""
-        ...
-
-    def is_closed(self) -> bool:
-        """Whether the connection has ended."""
-        ...
-
-    def terminate(self) -> None:
-        """End the connection at once."""
-        ...
+        What types a statement takes and returns is asked once. It has no name in the session, so
+        that its text is sent each time; then one round trip does all.
+        """
+        if statement not in self._described:
+            self._described[statement] = (await self._prepare(statement)).fetch
+        return await self._described[statement](*given)
 
 
 class Database:
@@ -132,12 +130,10 @@ class Database:
     async def _connected(self) -> Session:
         try:
             # Without a cache no statement has a name.
-            session: Session = await _driver.connect(
-                self._url, timeout=CONNECT_S, statement_cache_size=0
-            )
+            connection = await _driver.connect(self._url, timeout=CONNECT_S, statement_cache_size=0)
         except _FAILURES as error:
             raise StoreUnavailable(f"no connection to the database: {_why(error)}") from None
-        return session
+        return Session(connection)
 
     def close(self) -> None:
         """Close all connections and end the thread. Idempotent; call nothing after it."""

@@ -192,8 +192,10 @@ class PostgresJournal(Journal):
     def acquire(self) -> bool:
         """Take the lease and raise all epochs, in one statement (`Journal.acquire`)."""
         member, asked_s = self._member, boot_s()
-        claim = member.store, member.holder, member.address, member.format, member.lease_s
-        taken = self._ask(_LEASE, _ACQUIRE, *claim)
+        taken = self._ask(
+            *(_LEASE, _ACQUIRE, member.store, member.holder),
+            *(member.address, member.format, member.lease_s),
+        )
         if taken:
             self._epochs = {Stream(one["stream"]): one["epoch"] for one in taken}
             self._deadline.extend(asked_s)
@@ -209,8 +211,9 @@ class PostgresJournal(Journal):
     def renew(self) -> None:
         """Extend the lease (`Journal.renew`)."""
         member, asked_s = self._member, boot_s()
-        claim = member.store, member.holder, member.lease_s
-        if not self._ask(_LEASE, _RENEW, *claim, limit_s=_RENEW_S):
+        if not self._ask(
+            _LEASE, _RENEW, member.store, member.holder, member.lease_s, limit_s=_RENEW_S
+        ):
             raise self._lost()
         self._deadline.extend(asked_s)
 
@@ -242,8 +245,7 @@ class PostgresJournal(Journal):
     def append(self, stream: Stream, row: JournalRow) -> None:
         """Store a row as the next one of a stream (`Journal.append`)."""
         fence = self._member.store, stream, self._epochs[stream], row.seq - 1
-        contents = row.first_ordinal, row.next_ordinal, row.body
-        if not self._database.rows(stream, _APPEND, *fence, *contents):
+        if not self._database.rows(stream, _APPEND, *fence, *_contents(row)):
             raise self._lost()
 
     def settle(self, stream: Stream) -> int:
@@ -297,8 +299,7 @@ class PostgresJournal(Journal):
                 if not await connection.fetch(_FENCE, *place, self._epochs[stream]):
                     raise self._lost()
                 for one in rows:
-                    contents = one.first_ordinal, one.next_ordinal, one.body
-                    if not await connection.fetch(_EXCHANGE, *place, one.seq, *contents):
+                    if not await connection.fetch(_EXCHANGE, *place, one.seq, *_contents(one)):
                         raise StoreCorrupt(f"row {one.seq} of the journal is missing")
 
         self._database.run(stream, replace, _READ_S)
@@ -315,8 +316,7 @@ class PostgresJournal(Journal):
                 before = last = fence[0]["seq"]
                 for one in rows:
                     last = one.seq
-                    contents = one.first_ordinal, one.next_ordinal, one.body
-                    await connection.fetch(_INSERT, *place, last, epoch, *contents)
+                    await connection.fetch(_INSERT, *place, last, epoch, *_contents(one))
                 await connection.fetch(_REBASE, *place, before + 1, last)
 
         self._database.run(stream, begin_anew, _REBASE_S)
@@ -344,3 +344,7 @@ class PostgresJournal(Journal):
             return self._database.rows(line, statement, *given, limit_s=limit_s)
         except TransactionFailed as error:
             raise StoreUnavailable(str(error)) from error
+
+
+def _contents(row: JournalRow) -> tuple[int, int, bytes]:
+    return row.first_ordinal, row.next_ordinal, row.body

@@ -48,6 +48,7 @@ def call(body: dict[str, Any], waiting: dict[Any, dict[str, Any]]) -> None:
             token = params["_meta"]["progressToken"]
             note = {"jsonrpc": "2.0", "method": "notifications/progress"}
             say({**note, "params": {"progressToken": token, "progress": 1}})
+            time.sleep(given.get("seconds", 0.0))
             text(body, "done")
         case "ask":
             waiting[77] = body

@@ -39,7 +39,19 @@ def eventually(holds: Callable[[], bool], what: str, member: Member | None = Non
 class Member:
     """One member, started; its ports and its state directory stay when it is started again."""
 
-    def __init__(self, root: Path, name: str, url: str, *, keyed: bool = True) -> None:
+    def __init__(
+        self,
+        root: Path,
+        name: str,
+        url: str,
+        *,
+        keyed: bool = True,
+        shard: str = "test",
+        settings: str = "",
+        program: tuple[str, ...] = ("proxy",),
+    ) -> None:
+        """`settings` begin its file; `program` are a module and arguments, instead of ours."""
+        self._program = program
         self.home = root / name
         self.home.mkdir(mode=0o700)
         secrets = root / "secrets"
@@ -53,7 +65,7 @@ class Member:
         self.data, self.admin, self.health, self.peers = (free_port() for _ in range(4))
         _closed(
             self.home / "m.toml",
-            f'[shard]\nname = "test"\ndsn = "{root / "dsn"}"\nsecrets = "{secrets}"\n'
+            f'{settings}[shard]\nname = "{shard}"\ndsn = "{root / "dsn"}"\nsecrets = "{secrets}"\n'
             f'peers = "127.0.0.1:{self.peers}"\n'.encode()
             + (f'keys = "{keys}"\n'.encode() if keyed else b""),
         )
@@ -66,7 +78,7 @@ class Member:
         with self.log.open("ab") as log:
             self._process = subprocess.Popen(
                 [
-                    *(sys.executable, "-P", "-m", "proxy", "run", "--json"),
+                    *(sys.executable, "-P", "-m", *self._program, "run", "--json"),
                     *("--listen", f"127.0.0.1:{self.data}", "--admin", f"127.0.0.1:{self.admin}"),
                     *("--health", f"127.0.0.1:{self.health}", *words),
                 ],
