@@ -560,7 +560,8 @@ class LmdbStore:
                 back, without the commits since.
             OSError: A file beside the store could not be removed.
         """
-        beside = self.directory.with_name("store.compacting")
+        # Inside, so that a copy that a kill left there goes wherever the store goes.
+        beside = self.directory / "compacting"
         before = self._data.stat().st_size
         copy_compactly(self._environment(), beside)
         with self._lease.exclusive():
@@ -577,7 +578,7 @@ class LmdbStore:
         shutil.rmtree(beside, ignore_errors=True)
         if failure is not None:
             raise StoreUnavailable(f"no compacted copy: {failure}") from failure
-        fsync_directory(self.directory.parent)
+        fsync_directory(self.directory)
         return max(0, before - self._data.stat().st_size)
 
     def close(self) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import sys
 from collections.abc import Callable, Generator
 from functools import partial
 from pathlib import Path
@@ -23,9 +22,9 @@ from storage.journal.protocol import Journal, JournalRow, Stream
 from storage.tables.codec import STORE_FORMAT
 from tests.files_journal import FilesJournal
 from tests.postgres_server import PostgresServer, member, serving
+from tests.unit.storage.killing import killed_at
 
 LONG_S = 600.0
-_KILLED = 9
 Opened = Callable[..., Journal]
 
 
@@ -250,7 +249,7 @@ def test_a_change_of_several_rows_is_whole_or_not_there_wherever_a_kill_cuts_it(
         journal = opened_in(directory)
         assert journal.acquire()
         before = filled(journal, 2)
-        killed = _killed_at(step, partial(getattr(journal, change), Stream.STORE, given))
+        killed = killed_at(step, partial(getattr(journal, change), Stream.STORE, given))
         after = opened_in(directory)
         found = list(after.since(Stream.STORE, after.begins(Stream.STORE) - 1))
         assert found in (before, given)
@@ -264,30 +263,6 @@ def test_a_change_of_several_rows_is_whole_or_not_there_wherever_a_kill_cuts_it(
     assert outcomes == sorted(outcomes)
     assert outcomes.count(False) > 2
     assert outcomes.count(True) > 5
-
-
-def _killed_at(step: int, work: Callable[[], None]) -> bool:
-    """Whether a process that works was killed before its n-th change of a name."""
-    child = os.fork()
-    if child == 0:
-        left, code = step, 1
-
-        def count(event: str, given: tuple[object, ...]) -> None:
-            nonlocal left
-            del given
-            left -= event in ("os.rename", "os.remove", "os.rmdir", "os.mkdir")
-            if not left:
-                os._exit(_KILLED)
-
-        try:
-            sys.addaudithook(count)
-            work()
-            code = 0
-        finally:
-            os._exit(code)
-    ended = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
-    assert ended in (0, _KILLED)
-    return ended == _KILLED
 
 
 def test_an_append_that_the_disk_refused_is_unknown_until_it_is_settled(files: Opened) -> None:

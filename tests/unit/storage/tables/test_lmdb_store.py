@@ -174,7 +174,7 @@ def test_compaction_gives_free_pages_back_and_keeps_every_value(store: LmdbStore
     assert store.compact() > 100_000
     with store.reading() as view:
         assert list(view.scan(ROWS)) == before
-    assert not store.directory.with_name("store.compacting").exists()
+    assert not (store.directory / "compacting").exists()
 
 
 def test_bytes_used_counts_no_free_pages(store: LmdbStore) -> None:
