@@ -75,9 +75,12 @@ test: install-dev
 test-full: install-dev install-minilm
 	MNEMOGATE_HEAVY=1 $(PYTEST) $(ARGS)
 	$(PYTEST) --store files $(SHARED)
+	$(PYTEST) --store postgres $(SHARED_IN_DATABASE)
 
-# A share of the suites of stores, on the copy of a shared store; `make soak` runs them whole.
+# Shares of the suites of stores, on the copy of a shared store; `make soak` runs them whole.
 SHARED = tests/unit/storage/write tests/fault/test_commit_outcomes.py tests/fault/test_crash_points.py
+SHARED_IN_DATABASE = tests/fault/test_commit_outcomes.py
+SHARED_WHOLE = tests/unit/storage tests/conformance tests/property tests/fault
 
 # In full what the fault tests take a share of, each with its planted bugs. The environment may set
 # other counts; an n-th share of the sweep is SOAK_EVERY=n.
@@ -89,7 +92,8 @@ soak: install-dev
 	$(BIN)/python -P -m tests.fault.crashstates --states $(SOAK_STATES)
 	$(BIN)/python -P -m tests.fault.kills --kills $(SOAK_KILLS)
 	$(BIN)/python -P -m tests.fault.syscalls --every $(SOAK_EVERY)
-	$(PYTEST) --store files tests/unit/storage tests/conformance tests/property tests/fault
+	$(PYTEST) --store files $(SHARED_WHOLE)
+	$(PYTEST) --store postgres $(SHARED_WHOLE)
 
 bench: install-dev
 	$(BIN)/python -P -m tests.benchmarks $(ARGS)

@@ -29,13 +29,18 @@ hypothesis.settings.load_profile("full" if HEAVY else "quick")
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     """Add the choice of the place where stores are durable."""
-    parser.addoption("--store", choices=("embedded", "files"), default="embedded")
+    parser.addoption("--store", choices=("embedded", "files", "postgres"), default="embedded")
 
 
 def pytest_configure(config: pytest.Config) -> None:
     """Let the full suite know what the quick one has shown; name the store for all processes."""
-    os.environ["STORE"] = str(config.getoption("--store"))
-    if os.environ["STORE"] == "files":
+    os.environ["STORE"] = chosen = str(config.getoption("--store"))
+    # One server serves all workers of a run.
+    if chosen == "postgres" and not hasattr(config, "workerinput"):
+        from tests.database_stores import serve_database  # noqa: PLC0415 - as below
+
+        config.add_cleanup(serve_database())
+    if chosen != "embedded":
         from tests.shipped_stores import ship_if_chosen  # noqa: PLC0415 - the store is slow to load
 
         ship_if_chosen()

@@ -1,8 +1,8 @@
-"""Stores of tests on a journal of files: each transaction is appended before its local commit.
+"""Stores of tests on a journal: each transaction is appended before its local commit.
 
 With `pytest --store files`, or STORE=files in the environment of a process that a test starts, each
 store that is opened is a copy of a shared one. The journal is in the state directory, so that a
-copy of the directory has a copy of it.
+copy of the directory has a copy of it. With `postgres` it is in a database of the tests' own.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Final
 from unittest.mock import patch
 
-from storage.journal.protocol import Stream
+from storage.journal.protocol import Journal, Stream
 from storage.journal.sealing import Sealing
 from storage.shipped import ShippedStore, Shipping
 from storage.tables.codec import STORE_FORMAT, Digests
@@ -38,24 +38,30 @@ class CopyOfTests(ShippedStore):
 
     def __init__(self, directory: Path, quota_bytes: int, digests: Digests) -> None:
         self._taken = False
-        self._files = _HeldAlways(
-            directory.parent / "journal", address="", store_format=STORE_FORMAT, lease_s=0.0
-        )
+        self._own = _journal(directory.with_name("journal"))
         sealing = Sealing(SECRET, "tests", Stream.STORE)
         super().__init__(
-            directory, quota_bytes, digests, Shipping(journal=self._files, sealing=sealing)
+            directory, quota_bytes, digests, Shipping(journal=self._own, sealing=sealing)
         )
 
     def open(self, *, bootstrapped: bool) -> None:
         """Take the lease at the first call, then open the copy."""
         if not self._taken:
-            self._taken = self._files.acquire()
+            self._taken = self._own.acquire()
         super().open(bootstrapped=bootstrapped)
 
 
+def _journal(place: Path) -> Journal:
+    if os.environ["STORE"] == "files":
+        return _HeldAlways(place, address="", store_format=STORE_FORMAT, lease_s=0.0)
+    from tests.database_stores import JournalOfTests  # noqa: PLC0415 - its driver is slow to load
+
+    return JournalOfTests(place)
+
+
 def ship_if_chosen() -> None:
-    """Open every store of this process as a copy of a shared one, if STORE is `files`."""
-    if os.environ.get("STORE") == "files":
+    """Open every store of this process as a copy of a shared one, unless STORE is `embedded`."""
+    if os.environ.get("STORE", "embedded") != "embedded":
         patch("storage.embedded.LmdbStore", _tables).start()
 
 
