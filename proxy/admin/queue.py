@@ -67,8 +67,9 @@ from storage.values import Decision, Denial, HeldCandidate
 
 BEGINNING_LEN: Final = 60
 PAGE_LEN_MAX: Final = 1_000
-# How many candidates the first transaction is given; the store takes as many as it has time for.
-DENIED_TOGETHER: Final = 32
+# The most candidates that one transaction refuses. All are read before, so no more are given than
+# the store has time for, which takes fewer where they are long.
+DENIED_TOGETHER: Final = 8
 _PAUSE_S_MAX: Final = 0.01
 
 
@@ -260,15 +261,13 @@ class Queue:
     async def _denied(
         self, left: list[CandidateId], by: PrincipalId, way: str, denial: Denial
     ) -> int:
-        refused, together = 0, DENIED_TOGETHER
+        refused = 0
         while left:
-            some, left = left[:together], left[together:]
+            some, left = left[:DENIED_TOGETHER], left[DENIED_TOGETHER:]
             started_ns = self._out.clock_ns()
             decided = await self._deciding.deny_many(some, by, way, denial)
             refused += sum(decided.values())
             left = [one for one in some if one not in decided] + left
-            # Each one is read before, so no more are given than a transaction has time for.
-            together = len(decided) + 1
             # After each batch the loop pauses for as long as the batch took, so that other requests
             # get half of the time.
             took_s = (self._out.clock_ns() - started_ns) / 1e9

@@ -35,7 +35,7 @@ from storage.write.held_queue import QueueChanges
 
 _EXPIRED_AT_ONCE: Final = 256
 # The time limit of one transaction that refuses held candidates; other writes wait for its end.
-_REFUSING_NS: Final = 2_000_000
+_REFUSING_NS: Final = 5_000_000
 
 
 class EngineCommands:
