@@ -137,7 +137,7 @@ WRITES: Final = (
         name="names are not read",
         invariant="words hidden in a name are read like the text",
         where="policy.labels.derive:read_candidate",
-        fault=replaced("found is Language.PLAIN", "found"),
+        fault=replaced("_language_of_name(name)", "Language.PLAIN"),
         tests=one_test(_DERIVE, "test_a_directive_in_a_name_is_read_like_one_in_the_text"),
     ),
     Mutant(
