@@ -49,7 +49,7 @@ ROOM_STATEMENTS_MAX = {
     "policy/trust": 150,
     "policy/withheld": 700,
     "proxy": 50,
-    "proxy/admin": 2_650,
+    "proxy/admin": 2_600,
     "proxy/aftermath": 1_400,
     "proxy/backends": 2_150,
     "proxy/cli": 4_450,
