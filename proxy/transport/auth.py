@@ -56,7 +56,7 @@ class Visit(Protocol):
         """The peer of the request's connection."""
         ...
 
-    def stands_on(self, access: Access) -> None:
+    def stands_on(self, access: Access, /) -> None:
         """Tie a request to this credential: when the credential ends, the request ends too."""
         ...
 
