@@ -348,6 +348,14 @@ class AuditReader(Protocol):
         """
         ...
 
+    def continues(self, old: int, size: int) -> tuple[bytes, ...]:
+        """The consistency proof (RFC 6962) of the heads with `old` and with `size` leaves.
+
+        Raises:
+            ValueError, StoreCorrupt: There are no such heads, or a stored node is missing.
+        """
+        ...
+
 
 class SessionLog(Protocol):
     """The session ledger's own log of encrypted records, whose meaning only the ledger knows.
@@ -491,6 +499,21 @@ class OfflineStore(Protocol):
         Raises:
             StoreUnavailable: The store cannot be read.
             StoreCorrupt: A leaf is missing or damaged.
+        """
+        ...
+
+    def export_tiles(self, target: Path, *, entries: bool, witnessed: bool) -> AuditHead:
+        """Write the log to a directory as C2SP tlog-tiles; return the head that is there then.
+
+        The head is the newest one; with `witnessed`, the one that the configured witnesses cosigned
+        last. With `entries`, the leaves themselves are written too. A complete tile is never
+        rewritten.
+
+        Raises:
+            StoreRolledBack: The directory has a head that this log does not continue.
+            StoreUnavailable: The store cannot be read, another user can write the directory, or it
+                was begun with or without `entries`, and this is the opposite.
+            OSError: The directory cannot be written.
         """
         ...
 

@@ -33,12 +33,14 @@ def open_store(
     tenant_share: float,
     adopts_mode: bool,
     recalls: RecallOptions,
+    origin: str,
     shard: ShardMember | None = None,
 ) -> Store:
     """Open or create the store of a state directory, repair it, and start its writer. Blocks.
 
     `clock` returns Unix milliseconds. `checkpoint` is the file, outside `state`, to which the last
     signed tree head is copied. `tenant_share` is the share of the quota that one tenant may use.
+    `origin` is the name of the audit log, for its lifetime.
     `adopts_mode` is False for a command on a stopped state, which does not change the mode.
     `shard` is the shard whose store it is, which this process holds.
 
@@ -64,6 +66,7 @@ def open_store(
             tenant_share=tenant_share,
             adopts_mode=adopts_mode,
             recalls=recalls,
+            origin=origin,
         ),
         shipping=None if shard is None else shard.shipping(state),
     )

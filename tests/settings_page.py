@@ -20,6 +20,7 @@ from proxy.settings.review_webhook import Receiver
 from proxy.settings.shard import ShardTable
 from proxy.settings.table import SETTINGS, keys_of, meaning_of
 from proxy.settings.values import Address
+from proxy.settings.witness import WitnessTable
 
 PAGE: Final = Path(__file__).parents[1] / "docs" / "settings.md"
 ROWS: Final[dict[str, dict[str, FieldInfo]]] = {
@@ -31,6 +32,7 @@ ROWS: Final[dict[str, dict[str, FieldInfo]]] = {
             ("## Model APIs", ModelUpstream),
             ("## Memory servers behind", BackendServer),
             ("## Judges", JudgeTable),
+            ("## Witnesses", WitnessTable),
             ("## The webhook of the review", Receiver),
             ("## Shards", ShardTable),
         )

@@ -46,7 +46,7 @@ from storage.audit import (
     verify_inclusion,
 )
 from storage.ground import trusted_files
-from storage.ground.errors import StorageError, StoreCorrupt
+from storage.ground.errors import StorageError, StoreCorrupt, StoreRolledBack
 from storage.ground.trusted_files import Trust, reason
 from storage.opening import offline_store
 
@@ -63,6 +63,11 @@ class _Verify(msgspec.Struct, frozen=True, kw_only=True):
     checkpoint: str | None = None
     vkey: str | None = None
     shard: bool = False
+
+
+class _Tiles(msgspec.Struct, frozen=True, kw_only=True):
+    out: str
+    entries: bool = False
 
 
 class _Prove(msgspec.Struct, frozen=True, kw_only=True):
@@ -247,6 +252,30 @@ def _vkey(given: str | None) -> VerifierKey | None:
         ) from error
 
 
+def _export_tiles(context: Context) -> Exit:
+    asked, settings = context.arguments(_Tiles), settings_of(context)
+    try:
+        done = offline_store(settings.state).export_tiles(
+            Path(asked.out).absolute(), entries=asked.entries, witnessed=bool(settings.witness)
+        )
+    except (StoreRolledBack, StoreCorrupt, BadCheckpoint) as error:
+        raise CommandFailed(
+            Exit.FAILED,
+            f"nothing was published: {error}",
+            then="keep the directory as it is: it shows what the log was; export to another one "
+            "once you know why",
+        ) from error
+    except (StorageError, OSError) as error:
+        raise CommandFailed(
+            Exit.UNREACHABLE,
+            f"nothing was published: {reason(error)}",
+            then="name the state directory with --state, and run as its owner or root",
+        ) from error
+    context.terminal.answer(done)
+    context.terminal.say(f"{_size(done.size)} in {asked.out}")
+    return Exit.OK
+
+
 async def _prove(context: Context) -> Exit:
     asked = context.arguments(_Prove)
     terminal = context.terminal
@@ -401,6 +430,25 @@ COMMANDS = (
             ),
         ),
         form=_Verify,
+    ),
+    Command(
+        words=("audit", "tiles"),
+        summary="write the log as files (C2SP tlog-tiles) that auditors read without this program",
+        act=_export_tiles,
+        options=(
+            option(
+                "--out",
+                "directory to begin or to continue; what is complete in it is never rewritten, and "
+                "a log that does not continue it is refused",
+                metavar="DIR",
+                required=True,
+            ),
+            option(
+                "--entries",
+                "write the leaves too, which name tenants and principals: not for publication",
+            ),
+        ),
+        form=_Tiles,
     ),
     Command(
         words=("audit", "prove"),

@@ -361,6 +361,7 @@ def _store(
         tenant_share=settings.tenant_share,
         adopts_mode=composition.listen,
         recalls=settings.after.recalls,
+        origin=settings.log_origin,
         shard=shard,
     )
 
@@ -375,7 +376,7 @@ def _health(
         lambda: _told(store, clock),
         scrape,
         around=lambda ready: msgspec.structs.replace(
-            ready,
+            scrape.told.witnesses.shown(ready),
             unmapped_tools=services.unmapped_tools(),
             unread_places=store.places.unread_count(),
             unbound_uids=services.unbound_uids(),

@@ -11,6 +11,7 @@ from proxy.reporting.outbox import Notifier, Outbox, Told
 from proxy.reporting.review_notice import CONTENT_TYPE, WaitsLeaf, hold_of, review_event
 from proxy.reporting.sentry import Sentry, sentry_events
 from proxy.reporting.webhook import Webhook
+from proxy.reporting.witnesses import Witnesses
 from proxy.seams.environment import Environment
 from proxy.settings.review_webhook import Receiver
 from proxy.settings.table import Settings, SettingsError
@@ -31,11 +32,13 @@ class Outboxes:
 
     def __init__(
         self,
+        witnesses: Witnesses,
         review: Outbox[WaitsLeaf] | None = None,
         incidents: tuple[Outbox[IncidentLeaf], ...] = (),
         *,
         outbox_max: int = OUTBOX_MAX,
     ) -> None:
+        self.witnesses = witnesses
         self._review = review
         self._incidents = incidents
         self._outbox_max = outbox_max
@@ -89,7 +92,11 @@ async def tellers(settings: Settings, store: Store, surroundings: Environment) -
         except BadValue as error:
             raise SettingsError(str(error)) from None
         incidents.append(await asyncio.to_thread(Outbox, store, telling, sink, surroundings))
-    return Outboxes(review, tuple(incidents))
+    return Outboxes(
+        Witnesses(settings.witness, settings.witness_required, store, surroundings),
+        review,
+        tuple(incidents),
+    )
 
 
 def _of_review(source: str, surroundings: Environment) -> Notifier[WaitsLeaf]:

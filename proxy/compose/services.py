@@ -495,6 +495,12 @@ class Services:
             every(PROBATIONS_EVERY_S, self._paroling.end_probations, "end of probations"),
             every(canaries_s, self.watch.ask_canaries, "round of canaries"),
             every(WARN_EVERY_S if settings.observe else 0, warn, "warning", at_once=True),
+            every(
+                settings.witness_seconds if settings.witness else 0,
+                told.witnesses.turn,
+                "round of the witnesses",
+                at_once=True,
+            ),
             *reaching(self._models),
             *(every(POLL_S, turn, "turn of an outbox", at_once=True) for turn in told.turns()),
         )

@@ -27,6 +27,7 @@ from proxy.settings.review_webhook import Receiver, ReviewTable
 from proxy.settings.servers import Text, check_url
 from proxy.settings.shard import ShardTable
 from proxy.settings.values import Address, BadValue, Secret
+from proxy.settings.witness import WitnessTable
 from storage.ground.trusted_files import UnfitFile, read_file, reason
 from telemetry.settings import TelemetrySettings
 
@@ -189,6 +190,16 @@ class Settings(Limits, frozen=True, kw_only=True, forbid_unknown_fields=True):
             "directory; unset: mnemogate-checkpoint/NAME.txt beside the state directory NAME."
         ),
     ]
+    log_origin: Annotated[
+        str,
+        Meta(
+            pattern="^[A-Za-z0-9][A-Za-z0-9._:/-]{0,127}$",
+            title="letters, digits, `.`, `_`, `-`, `:` and `/`",
+            description="Name of the audit log in its checkpoints, by which a witness tells logs "
+            "apart, like `gate.example/prod`. Choose it before the first start: a store with "
+            "another name is refused.",
+        ),
+    ] = "mnemogate"
     ruleset: Annotated[
         Path | None,
         Meta(
@@ -316,11 +327,30 @@ class Settings(Limits, frozen=True, kw_only=True, forbid_unknown_fields=True):
         bool,
         Meta(description="Whether each request is a log line (route and status, never content)."),
     ] = True
+    witness_seconds: Annotated[
+        float,
+        Meta(
+            ge=1,
+            le=1_800,
+            description="Seconds between two heads of the log that each `[[witness]]` is asked to "
+            "cosign; no verdict waits for one.",
+        ),
+    ] = 60.0
+    witness_required: Annotated[
+        int,
+        Meta(
+            ge=1,
+            le=16,
+            description="How many of the `[[witness]]` tables must cosign a head. /readyz is "
+            "degraded while no such head is younger than an hour; no write is refused for that.",
+        ),
+    ] = 1
     principals: tuple[Binding, ...] = ()
     mcp: tuple[McpServer, ...] = ()
     model: tuple[ModelUpstream, ...] = ()
     backend: tuple[BackendServer, ...] = ()
     judge: tuple[JudgeTable, ...] = ()
+    witness: Annotated[tuple[WitnessTable, ...], Meta(max_length=16)] = ()
     review: ReviewTable | None = None
     after: AfterTable = AfterTable()
     shard: ShardTable | None = None
@@ -346,9 +376,13 @@ class Settings(Limits, frozen=True, kw_only=True, forbid_unknown_fields=True):
             raise BadValue("agent_key and operator_key: must be two different keys")
         bound = [one.mtls if one.uid is None else one.uid for one in self.principals]
         _check_once("principals", "mtls or uid", bound)
-        for name in ("mcp", "model", "backend", "judge"):
+        for name in ("mcp", "model", "backend", "judge", "witness"):
             _check_once(name, "name", [one.name for one in getattr(self, name)])
         _check_once("backend", "adapter", [one.adapter for one in self.backend])
+        # One key would count as two witnesses.
+        _check_once("witness", "key", [one.verifier.public_key for one in self.witness])
+        if self.witness and self.witness_required > len(self.witness):
+            raise BadValue("witness_required: more than there are [[witness]] tables")
         with_credential = {one.name for one in self.model if one.headers}
         for name in sorted(self.after.replay.models - with_credential):
             raise BadValue(
@@ -421,4 +455,6 @@ and the settings file may be committed to a repository."""
 SETTINGS: Final = tuple(
     sorted(keys_of(Settings), key=lambda field: field.name in Limits.__struct_fields__)
 )
-TABLES: Final = ("principals", "mcp", "model", "backend", "judge", "review", "after", "shard")
+TABLES: Final = (
+    *("principals", "mcp", "model", "backend", "judge", "witness", "review", "after", "shard"),
+)

@@ -1,10 +1,13 @@
 """The audit log: RFC 6962 Merkle tree, leaves without content, C2SP checkpoints."""
 
 from storage.audit.checkpoint import (
+    COSIGNS,
+    WITNESSED,
     BadCheckpoint,
     Checkpoint,
     ForeignCheckpoint,
     VerifierKey,
+    cosignature_of,
     open_checkpoint,
     open_note,
     sign_checkpoint,
@@ -38,13 +41,17 @@ from storage.audit.leaves import (
     wrongly_lowered,
 )
 from storage.audit.merkle import (
+    BAND,
     HASH_LEN,
     NodeStore,
     Tree,
+    consistency_proof,
     inclusion_proof,
     leaf_hash,
     node_hash,
     range_root,
+    tile_name,
+    tiles_since,
     verify_inclusion,
 )
 from storage.audit.row_states import (
@@ -57,11 +64,14 @@ from storage.audit.row_states import (
 from storage.audit.verification import AuditedView, Mismatch, Verification, Verifier
 
 __all__ = [
+    "BAND",
+    "COSIGNS",
     "HASH_LEN",
     "NO_STEP_BEFORE",
     "OBSERVED_HOLD",
     "OBSERVED_REJECT",
     "SALT_LEN",
+    "WITNESSED",
     "AuditedView",
     "BadCheckpoint",
     "Checkpoint",
@@ -87,7 +97,9 @@ __all__ = [
     "class_lowered",
     "commitment",
     "confirmed_subject",
+    "consistency_proof",
     "contradiction",
+    "cosignature_of",
     "culprit_of",
     "decode_leaf",
     "encode_leaf",
@@ -104,6 +116,8 @@ __all__ = [
     "sign_checkpoint",
     "sign_note",
     "state_after",
+    "tile_name",
+    "tiles_since",
     "veiled_target",
     "verify_inclusion",
     "wrongly_lowered",

@@ -23,10 +23,16 @@ from storage.ground.errors import StorageError
 
 NOTE_LEN_MAX: Final = 65_536
 SIGNATURES_MAX: Final = 64
+WITNESSED: Final = "witnessed"
+"""The cursor in which the last head is kept that enough witnesses cosigned, as a note."""
 _TREE_SIZE_MAX: Final = 2**63 - 1
 _SIZE_DIGITS_MAX: Final = 19
 _ED25519: Final = b"\x01"
+COSIGNS: Final = b"\x04"
+"""The algorithm of a witness's key: Ed25519 over a time and a head (C2SP tlog-cosignature v1)."""
 _KEY_ID_LEN: Final = 4
+# A cosignature has its time, 8 bytes, before the signature.
+_STAMPED_LEN: Final = _KEY_ID_LEN + 8
 _PUBLIC_KEY_LEN: Final = 32
 _VKEY_PARTS: Final = 3
 _BODY_LINES_MIN: Final = 3
@@ -51,10 +57,14 @@ class Checkpoint(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class VerifierKey(msgspec.Struct, frozen=True, kw_only=True):
-    """A name with an Ed25519 public key, by which a verifier checks signatures."""
+    """A name with an Ed25519 public key, by which a verifier checks signatures.
+
+    `algorithm` is that of a log's key, or `COSIGNS`.
+    """
 
     name: str
     public_key: bytes
+    algorithm: bytes = _ED25519
 
     @classmethod
     def of(cls, name: str, private_key: Ed25519PrivateKey) -> VerifierKey:
@@ -68,20 +78,20 @@ class VerifierKey(msgspec.Struct, frozen=True, kw_only=True):
         return cls(name=name, public_key=private_key.public_key().public_bytes_raw())
 
     @classmethod
-    def parse(cls, vkey: str) -> VerifierKey:
+    def parse(cls, vkey: str, algorithm: bytes = _ED25519) -> VerifierKey:
         """Read a verifier key in its text form, `name+hash+base64`.
 
         Raises:
-            BadCheckpoint: The text is no verifier key, the key is not Ed25519, or the hash in the
-                text does not fit the key.
+            BadCheckpoint: The text is no verifier key, the key is of another algorithm, or the hash
+                in the text does not fit the key.
         """
         parts = vkey.split("+", _VKEY_PARTS - 1)
         if len(parts) != _VKEY_PARTS or not _is_key_name(parts[0]):
             raise BadCheckpoint("not a verifier key")
         encoded = _decoded(parts[2])
-        if len(encoded) != 1 + _PUBLIC_KEY_LEN or encoded[:1] != _ED25519:
-            raise BadCheckpoint("not an Ed25519 verifier key")
-        key = cls(name=parts[0], public_key=encoded[1:])
+        if len(encoded) != 1 + _PUBLIC_KEY_LEN or encoded[:1] != algorithm:
+            raise BadCheckpoint(f"not an Ed25519 verifier key of type {algorithm[0]}")
+        key = cls(name=parts[0], public_key=encoded[1:], algorithm=algorithm)
         if key.key_id.hex() != parts[1]:
             raise BadCheckpoint("the verifier key's hash does not fit it")
         return key
@@ -89,12 +99,12 @@ class VerifierKey(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def key_id(self) -> bytes:
         """Four bytes that distinguish keys of the same name; too short for a fingerprint."""
-        hashed = hashlib.sha256(self.name.encode() + b"\n" + _ED25519 + self.public_key)
+        hashed = hashlib.sha256(self.name.encode() + b"\n" + self.algorithm + self.public_key)
         return hashed.digest()[:_KEY_ID_LEN]
 
     def text(self) -> str:
         """The verifier key as text, `name+hash+base64`, to be handed to a verifier."""
-        return f"{self.name}+{self.key_id.hex()}+{_encoded(_ED25519 + self.public_key)}"
+        return f"{self.name}+{self.key_id.hex()}+{_encoded(self.algorithm + self.public_key)}"
 
 
 @lru_cache(maxsize=4)
@@ -142,6 +152,27 @@ def open_note(note: bytes, verifier: VerifierKey, len_max: int = NOTE_LEN_MAX) -
             f"{', '.join(signers)}: the key is of another log, or the log was replaced"
         )
     return text
+
+
+def cosignature_of(note: bytes, answer: bytes, witness: VerifierKey) -> tuple[str, int]:
+    """The line of a witness's cosignature on a note, and the time in it (Unix seconds).
+
+    `answer` are signature lines; those of other keys are ignored.
+
+    Raises:
+        BadCheckpoint: No line is of the witness's key, its signature is wrong, or the answer has
+            another form.
+    """
+    text, _ = _split_note(note, NOTE_LEN_MAX)
+    _, lines = _split_note(note + answer, NOTE_LEN_MAX)
+    begin = f"{_SIGNATURE_MARK}{witness.name} "
+    for line in lines:
+        signed = _decoded(line.removeprefix(begin)) if line.startswith(begin) else b""
+        if signed[:_KEY_ID_LEN] == witness.key_id:
+            at_s = int.from_bytes(signed[_KEY_ID_LEN:_STAMPED_LEN], "big")
+            _check(witness, signed[_STAMPED_LEN:], f"cosignature/v1\ntime {at_s}\n{text}")
+            return line, at_s
+    raise BadCheckpoint("it has no cosignature of the witness's key")
 
 
 def sign_checkpoint(origin: str, size: int, root: bytes, private_key: Ed25519PrivateKey) -> bytes:

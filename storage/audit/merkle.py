@@ -8,7 +8,8 @@ hashes, whatever the size of the log.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Sequence
+import re
+from collections.abc import Callable, Iterator, Sequence
 from typing import Final, Protocol
 
 from policy.verdict import InvariantBroken
@@ -20,6 +21,7 @@ LeafSource = Callable[[int], bytes]
 HASH_LEN: Final = 32
 BAND: Final = 8
 """Every `BAND`-th level of the tree is stored; the levels between are recomputed from it."""
+TILE_WIDTH: Final = 1 << BAND
 
 _EMPTY_ROOT: Final = hashlib.sha256(b"").digest()
 
@@ -154,6 +156,30 @@ def inclusion_proof(
     return tuple(reversed(path))
 
 
+def consistency_proof(
+    old: int, size: int, leaf_at: LeafSource, nodes: NodeStore
+) -> tuple[bytes, ...]:
+    """The proof that the tree of `size` leaves continues the one of its first `old` leaves.
+
+    It is that of RFC 6962 2.1.2, and empty where `old` is 0 or `size`.
+
+    Raises:
+        ValueError, StoreCorrupt: `old` is more than `size`, or a stored node is missing.
+    """
+    path: list[bytes] = []
+    start, stop = 0, size
+    while old and old != stop:
+        middle = start + _split(stop - start)
+        left, right = (start, middle), (middle, stop)
+        # The old tree ends in one half; the other half is a step of the proof.
+        (start, stop), other = (left, right) if old <= middle else (right, left)
+        path.append(range_root(*other, leaf_at, nodes))
+    # A verifier has the root of the old tree, and not that of a part of it.
+    if start:
+        path.append(range_root(start, stop, leaf_at, nodes))
+    return tuple(reversed(path))
+
+
 def verify_inclusion(
     leaf: bytes, index: int, size: int, proof: Sequence[bytes], root: bytes
 ) -> bool:
@@ -174,6 +200,26 @@ def verify_inclusion(
         place >>= 1
         last >>= 1
     return last == 0 and node == root
+
+
+def tiles_since(old: int, size: int) -> Iterator[tuple[int, range]]:
+    """The tiles (C2SP) of a tree of `size` leaves that one of `old` leaves lacks or has in part.
+
+    Each is its level, and the indexes there of the at most 256 subtrees whose hashes it has.
+    """
+    level = 0
+    while size:
+        for start in range(old - old % TILE_WIDTH, size, TILE_WIDTH):
+            yield level, range(start, min(start + TILE_WIDTH, size))
+        old, size, level = old >> BAND, size >> BAND, level + 1
+
+
+def tile_name(places: range) -> str:
+    """The end of a tile's path: its index in groups of three digits, and its width if not whole."""
+    digits = str(places.start // TILE_WIDTH)
+    padded = digits.zfill(-(-len(digits) // 3) * 3)
+    grouped = re.sub("([0-9]{3})(?=[0-9])", r"x\1/", padded)
+    return grouped if len(places) == TILE_WIDTH else f"{grouped}.p/{len(places)}"
 
 
 def _split(count: int) -> int:

@@ -22,11 +22,12 @@ from storage.ground.trusted_files import Trust, UnfitFile, read_file
 SECRET_LEN: Final = 32
 DIRECTORY_MODE: Final = 0o700
 FILE_MODE: Final = 0o600
+PUBLIC_MODE: Final = 0o644
 LOG_KEY: Final = "log.key"
 STORE_KEY: Final = "store.key"
 SECRETS: Final = (STORE_KEY, LOG_KEY, "token.key")
 _MARK: Final = b"mnemogate state directory, format 2\n"
-_CURSOR_BYTES_MAX: Final = 4_096
+_CURSOR_BYTES_MAX: Final = 65_536
 
 
 class Secrets(msgspec.Struct, frozen=True, kw_only=True):
@@ -54,12 +55,12 @@ def fsync_directory(directory: Path) -> None:
         os.close(handle)
 
 
-def write_durably(path: Path, data: bytes) -> None:
+def write_durably(path: Path, data: bytes, mode: int = FILE_MODE) -> None:
     """Write a file as a whole or not at all, mode 0600, durable when this returns."""
     temporary = path.with_name(f".{path.name}.unfinished")
     # A crash may have left the temporary file; no other process writes here.
     temporary.unlink(missing_ok=True)
-    handle = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, FILE_MODE)
+    handle = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode)
     try:
         with os.fdopen(handle, "wb") as file:
             file.write(data)

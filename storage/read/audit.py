@@ -12,6 +12,7 @@ from storage.audit import (
     Checkpoint,
     NodeStore,
     VerifierKey,
+    consistency_proof,
     inclusion_proof,
     open_checkpoint,
     sign_note,
@@ -63,6 +64,11 @@ class EmbeddedAudit:
                 hashes=hashes,
                 head=head,
             )
+
+    def continues(self, old: int, size: int) -> tuple[bytes, ...]:
+        """The proof that the log's first `size` leaves continue its first `old` ones."""
+        with self._store.reading() as view:
+            return consistency_proof(old, size, leaf_source(view), Nodes(view))
 
     def _head(self, view: View) -> tuple[AuditHead, Checkpoint]:
         note = view.checkpoint()

@@ -2,20 +2,43 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Generator
 from contextlib import contextmanager
 from pathlib import Path
 
-from storage.audit import InterceptedLeaf, Leaf, VerdictLeaf
-from storage.ground.state_directory import SECRET_LEN, STORE_KEY
-from storage.ground.trusted_files import Trust, read_file
+import msgspec
+
+from storage.audit import (
+    BAND,
+    WITNESSED,
+    InterceptedLeaf,
+    Leaf,
+    VerdictLeaf,
+    VerifierKey,
+    open_checkpoint,
+    range_root,
+    tile_name,
+    tiles_since,
+)
+from storage.ground.errors import StoreRolledBack, StoreUnavailable
+from storage.ground.state_directory import (
+    FILE_MODE,
+    PUBLIC_MODE,
+    SECRET_LEN,
+    STORE_KEY,
+    fsync_directory,
+    write_durably,
+)
+from storage.ground.trusted_files import Trust, read_file, refuse_replaceable
 from storage.read.audit import EmbeddedView
-from storage.tables.change import read_leaf
+from storage.tables.change import Nodes, leaf_source, read_leaf
 from storage.tables.codec import Digests, refuse_unknown
 from storage.tables.lmdb_store import View
 from storage.tables.read_only import read_only
-from storage.upkeep.backup import take
-from storage.values import BackupSummary
+from storage.upkeep.backup import load_secrets, take
+from storage.values import AuditHead, BackupSummary
+from storage.write.checkpoint_copy import NOTE_LEN_MAX, CheckpointCopy
 
 
 class EmbeddedFiles:
@@ -42,6 +65,41 @@ class EmbeddedFiles:
             size = 0 if header is None else header.leaf_count
             return [_told(view, index) for index in range(since, min(size, since + limit))]
 
+    def export_tiles(self, target: Path, *, entries: bool, witnessed: bool) -> AuditHead:
+        """Write the log to a directory as C2SP tlog-tiles; return the head that is there then."""
+        with read_only(self._state / "store", self._digests) as view:
+            note = view.checkpoint()
+            if note is None:
+                raise StoreUnavailable("the store has no signed checkpoint yet")
+            key = VerifierKey.of(
+                note.split(b"\n", 1)[0].decode("utf-8", "replace"),
+                load_secrets(self._state / "secrets").log_signer(),
+            )
+            published = CheckpointCopy(target / "checkpoint", key)
+            published.compare(view, view.header())
+            since = before.size if (before := published.read()) else 0
+            if since and (target / "tile/entries").exists() != entries:
+                raise StoreUnavailable(
+                    f"{target} was begun {'without' if entries else 'with'} entries: take another "
+                    f"directory, or give {'no ' if entries else ''}--entries"
+                )
+            note = (_cosigned(self._state, key, since) if witnessed else None) or note
+            size, leaf_at, nodes = open_checkpoint(note, key).size, leaf_source(view), Nodes(view)
+            for level, places in tiles_since(since, size):
+                name, shift = tile_name(places), BAND * level
+                _put(
+                    target,
+                    f"{level}/{name}",
+                    [range_root(at << shift, at + 1 << shift, leaf_at, nodes) for at in places],
+                    PUBLIC_MODE,
+                )
+                if entries and not level:
+                    leaves = [len(one).to_bytes(2, "big") + one for one in map(leaf_at, places)]
+                    _put(target, f"entries/{name}", leaves, FILE_MODE)
+            # Last: a reader that has this head finds all of its tiles.
+            write_durably(published.path, note, PUBLIC_MODE)
+        return AuditHead(size=size, note=note.decode(), verifier_key=key.text())
+
     def back_up(
         self, target: Path, now_ms: int, *, with_secrets: bool, with_held: bool
     ) -> BackupSummary:
@@ -63,3 +121,32 @@ def _told(view: View, index: int) -> tuple[Leaf, InterceptedLeaf | None]:
         return leaf, None
     told = read_leaf(view, leaf.intercepted_index)
     return leaf, told if isinstance(told, InterceptedLeaf) else None
+
+
+def _cosigned(state: Path, key: VerifierKey, since: int) -> bytes | None:
+    """The head that witnesses cosigned last; None before the first, or if `since` is newer."""
+    try:
+        file = read_file(state / f"cursors/{WITNESSED}.json", NOTE_LEN_MAX, Trust.PLAIN)
+        note = msgspec.json.decode(file, type=str).encode()
+    except (FileNotFoundError, msgspec.DecodeError):
+        return None
+    return note if open_checkpoint(note, key).size >= since else None
+
+
+def _put(target: Path, name: str, parts: list[bytes], mode: int) -> None:
+    """Write a tile, unless it is there.
+
+    Raises:
+        StoreRolledBack: Other bytes are there, as an export of another log would leave.
+    """
+    path, data = target / "tile" / name, b"".join(parts)
+    refuse_replaceable(path)
+    if not path.exists():
+        path.parent.mkdir(parents=True, exist_ok=True)
+        write_durably(path, data, mode)
+        for folder in Path("tile", name).parents:
+            fsync_directory(target / folder)
+        # The complete tile replaces its parts for every reader.
+        shutil.rmtree(f"{path}.p", ignore_errors=True)
+    elif read_file(path, len(data)) != data:
+        raise StoreRolledBack(f"{path} has other hashes or leaves than this log has there")

@@ -90,9 +90,10 @@ class CheckpointCopy:
         except ForeignCheckpoint as error:
             raise StoreRolledBack(
                 f"{self.path} is the checkpoint of another store: this store's log key did not "
-                "sign it. If two states keep theirs there, give each a `checkpoint` of its own. If "
-                "another store was put in place of the one that wrote it, put that one back, or, "
-                "where it was replaced on purpose, move the file away"
+                "sign it. If `log_origin` was changed, set it back. If two states keep theirs "
+                "there, give each a `checkpoint` of its own. If another store was put in place of "
+                "the one that wrote it, put that one back, or, where it was replaced on purpose, "
+                "move the file away"
             ) from error
         except BadCheckpoint as error:
             raise StoreRolledBack(

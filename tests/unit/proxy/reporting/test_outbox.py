@@ -16,6 +16,7 @@ from proxy.reporting import outbox as subject
 from proxy.reporting.incident_notice import incident_of, incidents_event
 from proxy.reporting.outbox import Cursor, Notifier, Outbox
 from proxy.reporting.review_notice import WaitsLeaf, hold_of, review_event
+from proxy.reporting.witnesses import Witnesses
 from proxy.seams.environment import Environment
 from proxy.seams.faults import UpstreamError
 from storage.audit import IncidentLeaf, OperatorLeaf, VerdictLeaf, encode_leaf
@@ -190,7 +191,8 @@ async def test_of_ten_thousand_incidents_none_is_lost_while_the_receiver_is_down
         body=lambda message_id, steps: incidents_event(message_id, steps, source="urn:x"),
     )
     outbox = Outbox(cast("Store", log), incidents, Down(), surroundings_of(log))
-    tellers = Outboxes(incidents=(outbox,), outbox_max=9_999)
+    witnesses = Witnesses((), 1, cast("Store", log), surroundings_of(log))
+    tellers = Outboxes(witnesses, incidents=(outbox,), outbox_max=9_999)
     ids = [f"{number:016x}" for number in range(10_000)]
     leaves = [encode_leaf(incident(one, log.now_ms)) for one in ids]
     log.leaves_.extend(leaves[:9_999])

@@ -28,6 +28,7 @@ from proxy.settings.table import (
     variable_of,
 )
 from proxy.settings.values import Raw, unquoted, value_of
+from proxy.settings.witness import WitnessTable
 from tests import settings_page
 
 SECRET = "a-secret-that-must-not-be-shown"
@@ -334,6 +335,7 @@ def test_every_key_has_a_meaning_and_its_default_is_a_value_that_it_allows(table
         ModelUpstream,
         BackendServer,
         JudgeTable,
+        WitnessTable,
         Receiver,
         AfterTable,
         SentryTable,

@@ -4,20 +4,25 @@ from __future__ import annotations
 
 import base64
 import hashlib
+from pathlib import Path
 
 import pytest
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from policy.verdict import InvariantBroken
 from storage.audit import (
+    COSIGNS,
     BadCheckpoint,
     Checkpoint,
     VerifierKey,
+    cosignature_of,
     open_checkpoint,
     open_note,
     sign_checkpoint,
     sign_note,
 )
+from tests.tlog_reader import cosigned_at
+from tests.tlog_witness import Witness
 
 # The key and note of the reference implementation, golang.org/x/mod/sumdb/note.
 GO_VKEY = "PeterNeumann+c74f20a3+ARpc2QcUPDhMQegwxbzhKqiBfsVkmqq/LDE4izWy10TW"
@@ -186,3 +191,61 @@ def test_what_is_no_tree_head_is_never_signed(size: int, root: bytes) -> None:
 def test_a_text_that_no_note_may_have_is_never_signed(text: str) -> None:
     with pytest.raises(ValueError, match="newline"):
         sign_note(text, ORIGIN, KEY)
+
+
+@pytest.fixture
+def witness(tmp_path: Path) -> Witness:
+    return Witness(tmp_path / "witness.json")
+
+
+TEXT = NOTE.decode().split("\n\n")[0] + "\n"
+
+
+def test_a_cosignature_is_found_among_the_lines_of_an_answer(witness: Witness) -> None:
+    key = VerifierKey.parse(witness.vkey, COSIGNS)
+    assert key.text() == witness.vkey
+    line = witness.signed(TEXT, 1_679_315_147)
+    stranger = Witness(Path("unused"), "witness.example/w2").signed(TEXT)
+    # A line of a longer signature, as one of ML-DSA-44 is.
+    longer = f"\u2014 {witness.name} {base64.b64encode(bytes(2_432)).decode()}\n".encode()
+    for answer in (line, stranger + longer + line, line + stranger):
+        found, at_s = cosignature_of(NOTE, answer, key)
+        assert (f"{found}\n".encode(), at_s) == (line, 1_679_315_147)
+    cosigned = NOTE + line
+    assert cosigned_at(cosigned, witness.vkey) == 1_679_315_147
+    assert open_checkpoint(cosigned, VERIFIER).size == 20_852_163
+
+
+def test_no_other_answer_has_a_cosignature(witness: Witness) -> None:
+    key = VerifierKey.parse(witness.vkey, COSIGNS)
+    line = witness.signed(TEXT, 1_679_315_147)
+    other = Witness(Path("unused"), witness.name)
+    moved = base64.b64decode(line.split(b" ")[2])
+    later = moved[:4] + (1_679_315_148).to_bytes(8, "big") + moved[12:]
+    retimed = f"\u2014 {witness.name} {base64.b64encode(later).decode()}\n".encode()
+    answers = {
+        "nothing": b"",
+        "garbage": b"<html>\xff",
+        "another key": other.signed(TEXT),
+        "another head": witness.signed(TEXT.replace("20852163", "20852162")),
+        "another time": retimed,
+        "a head of its own before it": b"\n" + witness.signed(f"{NOTE.decode()}\n"),
+        "cut": line[:-20] + b"\n",
+        "the key's id alone": b"\xe2\x80\x94 "
+        + key.name.encode()
+        + b" "
+        + base64.b64encode(key.key_id)
+        + b"\n",
+        "too long": line * 1_000,
+    }
+    for what, answer in answers.items():
+        with pytest.raises(BadCheckpoint):
+            raise AssertionError(what, cosignature_of(NOTE, answer, key))
+    assert cosignature_of(NOTE, line, key), "control"
+
+
+def test_a_witness_cannot_sign_as_a_log_nor_a_log_as_a_witness(witness: Witness) -> None:
+    with pytest.raises(BadCheckpoint, match="type 1"):
+        VerifierKey.parse(witness.vkey)
+    with pytest.raises(BadCheckpoint, match="type 4"):
+        VerifierKey.parse(VERIFIER.text(), COSIGNS)

@@ -7,12 +7,17 @@ import pytest
 from policy.verdict import InvariantBroken
 from storage.audit import (
     Tree,
+    consistency_proof,
     inclusion_proof,
     leaf_hash,
     node_hash,
+    range_root,
+    tile_name,
+    tiles_since,
     verify_inclusion,
 )
 from storage.ground.errors import StoreCorrupt
+from tests.tlog_reader import is_consistent
 
 LEAVES = tuple(
     bytes.fromhex(text)
@@ -144,3 +149,80 @@ def test_no_proof_for_a_leaf_that_is_not_there(index: int, size: int) -> None:
     with pytest.raises(ValueError, match="no leaf"):
         inclusion_proof(index, size, LEAVES.__getitem__, CountingNodes())
     assert not verify_inclusion(b"", index, size, (), ROOTS[1])
+
+
+# Of RFC 6962 and the reference implementation of Certificate Transparency.
+CONSISTENCY = {
+    (1, 1): (),
+    (1, 8): (
+        "96a296d224f285c67bee93c30f8a309157f0daa35dc5b87e410b78630a09cfc7",
+        "5f083f0a1a33ca076a95279832580db3e0ef4584bdff1f54c8a360f50de3031e",
+        "6b47aaf29ee3c2af9af889bc1fb9254dabd31177f16232dd6aab035ca39bf6e4",
+    ),
+    (6, 8): (
+        "0ebc5d3437fbe2db158b9f126a1d118e308181031d0a949f8dededebc558ef6a",
+        "ca854ea128ed050b41b35ffc1b87b8eb2bde461e9e3b5596ece6b9d5975a0ae0",
+        "d37ee418976dd95753c1c73862b9398fa2a2cf9b4ff0fdfe8b30cd95209614b7",
+    ),
+    (2, 5): (
+        "5f083f0a1a33ca076a95279832580db3e0ef4584bdff1f54c8a360f50de3031e",
+        "bc1a0643b12e4d2d7c77918f44e0f4f79a838b6cf9ec5b5c283e1f4d88599e6b",
+    ),
+}
+
+
+@pytest.mark.parametrize(("sizes", "proof"), CONSISTENCY.items())
+def test_consistency_proofs_are_those_of_the_published_vectors(
+    sizes: tuple[int, int], proof: tuple[str, ...]
+) -> None:
+    nodes = CountingNodes()
+    assert consistency_proof(*sizes, LEAVES.__getitem__, nodes) == tuple(map(bytes.fromhex, proof))
+    assert is_consistent(*sizes, [*map(bytes.fromhex, proof)], ROOTS[sizes[0]], ROOTS[sizes[1]])
+
+
+def test_every_consistency_proof_verifies_and_none_does_for_another_tree() -> None:
+    leaves, _, nodes = _log(600)
+    sizes = [0, 1, 2, 3, 4, 7, 8, 255, 256, 257, 300, 511, 512, 513, 599, 600]
+    roots = {size: range_root(0, size, leaves.__getitem__, nodes) for size in sizes}
+    for at, old in enumerate(sizes):
+        for size in sizes[at:]:
+            proof = list(consistency_proof(old, size, leaves.__getitem__, nodes))
+            assert len(proof) <= 63
+            assert is_consistent(old, size, proof, roots[old], roots[size])
+            if old > 0:
+                assert not is_consistent(old, size, proof, bytes(32), roots[size])
+                assert not is_consistent(old, size, [*proof, bytes(32)], roots[old], roots[size])
+
+
+@pytest.mark.parametrize(("old", "size"), [(2, 1), (601, 600), (-1, 5), (1, 0)])
+def test_no_tree_continues_a_larger_one(old: int, size: int) -> None:
+    leaves, _, nodes = _log(600)
+    with pytest.raises((ValueError, StoreCorrupt)):
+        consistency_proof(old, size, leaves.__getitem__, nodes)
+
+
+def _named(old: int, size: int) -> list[str]:
+    return [f"{level}/{tile_name(places)}" for level, places in tiles_since(old, size)]
+
+
+def test_the_tiles_of_a_tree_are_those_of_the_specifications_examples() -> None:
+    names = _named(0, 70_000)
+    assert len(names) == 273 + 1 + 2 + 1
+    assert names[:2] == ["0/000", "0/001"]
+    assert names[272:] == ["0/272", "0/273.p/112", "1/000", "1/001.p/17", "2/000.p/1"]
+    assert _named(0, 256) == ["0/000", "1/000.p/1"]
+    assert _named(0, 1) == ["0/000.p/1"]
+    assert _named(0, 0) == []
+    place = range(1_234_067 * 256, 1_234_068 * 256)
+    assert tile_name(place) == "x001/x234/067"
+    assert tile_name(place[:3]) == "x001/x234/067.p/3"
+    assert tile_name(range(1_000 * 256, 1_001 * 256)) == "x001/000"
+
+
+@pytest.mark.parametrize(("old", "size"), [(0, 1), (255, 256), (256, 257), (300, 70_000), (7, 7)])
+def test_what_a_tree_has_and_an_earlier_one_lacks_is_each_new_tile(old: int, size: int) -> None:
+    lacking = [name for name in _named(0, size) if name not in set(_named(0, old))]
+    found = _named(old, size)
+    assert set(lacking) <= set(found)
+    # The last part of each level may be there already.
+    assert all(".p/" in name for name in set(found) - set(lacking))
