@@ -14,6 +14,7 @@ from proxy.admin.wire.operator_routes import ROUTES
 from proxy.cli.parser import commands
 from storage.tables.names import TABLES
 from tests import settings_page
+from tests.trees import shipped_trees
 from tests.words import document_words
 
 ROOT: Final = Path(__file__).resolve().parents[2]
@@ -52,7 +53,9 @@ class Figures(msgspec.Struct, frozen=True, kw_only=True):
 def figures(root: Path = ROOT) -> Figures:
     """The figures of a checkout; tables, routes, commands and settings are of the imported one."""
     shipped = _sources(root, SHIPPED)
-    trees = {path: ast.parse(text) for path, text in shipped.items()}
+    trees = (
+        shipped_trees() if root == ROOT else {path: ast.parse(shipped[path]) for path in shipped}
+    )
     by_room: Counter[str] = Counter()
     for path, tree in trees.items():
         by_room[room(path)] += statements(tree)

@@ -41,13 +41,9 @@ _IMPORTS: Final = "tests/unit/test_imports.py::"
 _TIDY: Final = "tests/unit/test_tidy.py::"
 _ROOMS: Final = "tests/unit/test_rooms.py::"
 _FUZZ: Final = "tests/fuzz/test_fuzz_targets.py::"
-ALLOWED_TEST: Final = f"{_IMPORTS}test_each_module_imports_only_what_its_package_may[{ADAPTER}]"
-CLOCK_TEST: Final = (
-    f"{_IMPORTS}test_policy_and_dialects_wait_for_nothing_and_read_no_clock[{ADAPTER}]"
-)
-MIRROR_TEST: Final = (
-    f"{_TIDY}test_each_folder_of_code_has_a_folder_of_unit_tests_or_is_listed[{FOLDER}]"
-)
+ALLOWED_TEST: Final = f"{_IMPORTS}test_each_module_imports_only_what_its_package_may"
+CLOCK_TEST: Final = f"{_IMPORTS}test_policy_and_dialects_wait_for_nothing_and_read_no_clock"
+MIRROR_TEST: Final = f"{_TIDY}test_each_folder_of_code_has_a_folder_of_unit_tests_or_is_listed"
 SECTION_TEST: Final = (
     "tests/unit/test_docs.py::test_each_adapter_of_a_memory_server_has_its_section"
 )

@@ -40,18 +40,14 @@ _IMPORTS: Final = "tests/unit/test_imports.py::"
 _TIDY: Final = "tests/unit/test_tidy.py::"
 _ROOMS: Final = "tests/unit/test_rooms.py::"
 _FUZZ: Final = "tests/fuzz/test_fuzz_targets.py::"
-ALLOWED_TEST: Final = f"{_IMPORTS}test_each_module_imports_only_what_its_package_may[{DIALECT}]"
-CLOCK_TEST: Final = (
-    f"{_IMPORTS}test_policy_and_dialects_wait_for_nothing_and_read_no_clock[{DIALECT}]"
-)
+ALLOWED_TEST: Final = f"{_IMPORTS}test_each_module_imports_only_what_its_package_may"
+CLOCK_TEST: Final = f"{_IMPORTS}test_policy_and_dialects_wait_for_nothing_and_read_no_clock"
 POSTURE_TEST: Final = "tests/unit/test_docs.py::test_each_dialect_states_its_posture"
-MIRROR_TEST: Final = (
-    f"{_TIDY}test_each_folder_of_code_has_a_folder_of_unit_tests_or_is_listed[{FOLDER}]"
-)
+MIRROR_TEST: Final = f"{_TIDY}test_each_folder_of_code_has_a_folder_of_unit_tests_or_is_listed"
 GUARDS: Final = (
     ALLOWED_TEST,
     CLOCK_TEST,
-    f"{_IMPORTS}test_environment_and_untyped_json_are_read_in_one_place[{DIALECT}]",
+    f"{_IMPORTS}test_environment_and_untyped_json_are_read_in_one_place",
     f"{_IMPORTS}test_exceptions_are_caught_broadly_where_the_answer_is_no_or_they_are_raised_again",
     POSTURE_TEST,
     MIRROR_TEST,

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Final
 
 import pytest
 
-ROOT: Final = Path(__file__).parents[2]
-PACKAGES: Final = ("proxy", "storage", "policy", "telemetry")
+from tests.trees import nodes_of, shipped_trees
+
 # Of aiohttp, what its documentation describes: the package itself, `aiohttp.web`, and the abstract
 # classes that it takes, such as that of a resolver.
 DOCUMENTED: Final = frozenset({"aiohttp", "aiohttp.web", "aiohttp.abc"})
@@ -28,16 +27,8 @@ DOCUMENTED_NAMES: Final = frozenset(
 )
 
 
-def sources() -> dict[str, ast.Module]:
-    return {
-        str(path.relative_to(ROOT)): ast.parse(path.read_text())
-        for package in PACKAGES
-        for path in sorted((ROOT / package).rglob("*.py"))
-    }
-
-
 def undocumented_modules(tree: ast.Module) -> Iterator[str]:
-    for node in ast.walk(tree):
+    for node in nodes_of(tree):
         names: list[str] = []
         if isinstance(node, ast.Import):
             names = [alias.name for alias in node.names]
@@ -52,7 +43,7 @@ def from_aiohttp(tree: ast.Module) -> set[str]:
     """Names that stand for something of aiohttp's."""
     return {
         (alias.asname or alias.name).split(".")[0]
-        for node in ast.walk(tree)
+        for node in nodes_of(tree)
         if isinstance(node, ast.Import | ast.ImportFrom)
         for alias in node.names
         if (getattr(node, "module", None) or alias.name).split(".")[0] == "aiohttp"
@@ -61,7 +52,7 @@ def from_aiohttp(tree: ast.Module) -> set[str]:
 
 def heirs(tree: ast.Module) -> Iterator[str]:
     theirs = from_aiohttp(tree)
-    for node in ast.walk(tree):
+    for node in nodes_of(tree):
         if isinstance(node, ast.ClassDef):
             for base in node.bases:
                 named = {one.id for one in ast.walk(base) if isinstance(one, ast.Name)}
@@ -72,7 +63,7 @@ def heirs(tree: ast.Module) -> Iterator[str]:
 def own_names(tree: ast.Module) -> set[str]:
     """Underscored attributes that this file itself defines: what it makes is not foreign."""
     names: set[str] = set()
-    for node in ast.walk(tree):
+    for node in nodes_of(tree):
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
             names.add(node.name)
         elif isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
@@ -89,7 +80,7 @@ def own_names(tree: ast.Module) -> set[str]:
 
 def foreign_attributes(tree: ast.Module, inherited: set[str]) -> Iterator[str]:
     own = own_names(tree) | inherited
-    for node in ast.walk(tree):
+    for node in nodes_of(tree):
         if isinstance(node, ast.Attribute):
             name = node.attr
             private = name.startswith("_") and not (name.startswith("__") and name.endswith("__"))
@@ -97,18 +88,17 @@ def foreign_attributes(tree: ast.Module, inherited: set[str]) -> Iterator[str]:
                 yield f"{node.lineno}: {ast.unparse(node)}"
 
 
-SOURCES: Final = sources()
-OURS: Final = {name for tree in SOURCES.values() for name in own_names(tree)}
-
-
-@pytest.mark.parametrize("path", SOURCES)
-def test_nothing_that_others_keep_to_themselves_is_used(path: str) -> None:
-    tree = SOURCES[path]
-    assert list(undocumented_modules(tree)) == []
-    assert list(heirs(tree)) == []
-    # A class may use what another class of ours, in another file, leaves to its heirs.
-    bases = any(isinstance(node, ast.ClassDef) and node.bases for node in ast.walk(tree))
-    assert list(foreign_attributes(tree, OURS if bases else set())) == []
+def test_nothing_that_others_keep_to_themselves_is_used() -> None:
+    trees = shipped_trees()
+    ours = {name for tree in trees.values() for name in own_names(tree)}
+    used: list[str] = []
+    for path, tree in trees.items():
+        # A class may use what another class of ours, in another file, leaves to its heirs.
+        bases = any(isinstance(node, ast.ClassDef) and node.bases for node in nodes_of(tree))
+        attributes = foreign_attributes(tree, ours if bases else set())
+        found = (*undocumented_modules(tree), *heirs(tree), *attributes)
+        used += [f"{path}: {one}" for one in found]
+    assert used == []
 
 
 @pytest.mark.parametrize(

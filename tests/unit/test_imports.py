@@ -7,12 +7,11 @@ from __future__ import annotations
 
 import ast
 import sys
-from pathlib import Path
 
 import pytest
 
-ROOT = Path(__file__).resolve().parents[2]
-SHIPPED = ("policy", "proxy", "storage", "telemetry")
+from tests.trees import nodes_of, shipped_trees
+
 BROAD = {"Exception", "BaseException"}
 
 # Modules of the standard library that read no clock, draw no number and open nothing.
@@ -98,9 +97,6 @@ BROAD_EXCEPT = {
     "storage/shard.py": 1,
 }
 
-FILES = sorted(path for name in SHIPPED for path in (ROOT / name).rglob("*.py"))
-TREES = {path.relative_to(ROOT).as_posix(): ast.parse(path.read_bytes()) for path in FILES}
-
 
 def _folder(path: str) -> str:
     return max((folder for folder in ALLOWED if path.startswith(f"{folder}/")), key=len)
@@ -108,7 +104,7 @@ def _folder(path: str) -> str:
 
 def _imports(tree: ast.Module) -> set[str]:
     names: set[str] = set()
-    for node in ast.walk(tree):
+    for node in nodes_of(tree):
         if isinstance(node, ast.Import):
             names.update(alias.name for alias in node.names)
         elif isinstance(node, ast.ImportFrom):
@@ -124,17 +120,19 @@ def _dotted(node: ast.Attribute) -> str:
     return f"{node.value.id}.{node.attr}" if isinstance(node.value, ast.Name) else ""
 
 
-@pytest.mark.parametrize("path", TREES)
-def test_each_module_imports_only_what_its_package_may(path: str) -> None:
-    allowed = ALLOWED[_folder(path)]
-    assert {name for name in _imports(TREES[path]) if not _covered(name, allowed)} == set()
+def test_each_module_imports_only_what_its_package_may() -> None:
+    more = {
+        path: {name for name in _imports(tree) if not _covered(name, ALLOWED[_folder(path)])}
+        for path, tree in shipped_trees().items()
+    }
+    assert {path: names for path, names in more.items() if names} == {}
 
 
 def _of_tests(tree: ast.Module) -> set[str]:
     """What a module names of the tests: in an import, or in a text that may become one."""
     texts = {
         node.value
-        for node in ast.walk(tree)
+        for node in nodes_of(tree)
         if isinstance(node, ast.Constant) and isinstance(node.value, str)
     }
     return {name for name in _imports(tree) | texts if _covered(name, frozenset({"tests"}))}
@@ -142,7 +140,8 @@ def _of_tests(tree: ast.Module) -> set[str]:
 
 def test_no_product_code_names_a_module_of_the_tests() -> None:
     # What is wrong on purpose is there, and is not installed with the program.
-    assert {path: names for path, tree in TREES.items() if (names := _of_tests(tree))} == {}
+    named = {path: _of_tests(tree) for path, tree in shipped_trees().items()}
+    assert {path: names for path, names in named.items() if names} == {}
 
 
 @pytest.mark.parametrize(
@@ -165,7 +164,10 @@ def test_control_a_module_of_the_tests_is_seen_however_it_is_named(line: str) ->
 )
 def test_no_allowance_outlives_its_last_use(folder: str) -> None:
     used = {
-        name for path, tree in TREES.items() if _folder(path) == folder for name in _imports(tree)
+        name
+        for path, tree in shipped_trees().items()
+        if _folder(path) == folder
+        for name in _imports(tree)
     }
     unused = {
         entry
@@ -175,19 +177,27 @@ def test_no_allowance_outlives_its_last_use(folder: str) -> None:
     assert unused == set()
 
 
-@pytest.mark.parametrize("path", TREES)
-def test_environment_and_untyped_json_are_read_in_one_place(path: str) -> None:
-    tree = TREES[path]
-    used = {_dotted(node) for node in ast.walk(tree) if isinstance(node, ast.Attribute)}
-    used |= _imports(tree)  # `from os import environ` is the same thing
-    for name, where in ONE_PLACE.items():
-        assert name not in used or path in where, name
+def test_environment_and_untyped_json_are_read_in_one_place() -> None:
+    elsewhere: list[str] = []
+    for path, tree in shipped_trees().items():
+        used = {_dotted(node) for node in nodes_of(tree) if isinstance(node, ast.Attribute)}
+        used |= _imports(tree)  # `from os import environ` is the same thing
+        elsewhere += [
+            f"{path}: {name}"
+            for name, where in ONE_PLACE.items()
+            if name in used and path not in where
+        ]
+    assert elsewhere == []
 
 
-@pytest.mark.parametrize("path", [path for path in TREES if not path.startswith("storage/")])
-def test_no_table_of_an_engine_is_reached_for_from_outside_storage(path: str) -> None:
-    used = {node.attr for node in ast.walk(TREES[path]) if isinstance(node, ast.Attribute)}
-    assert "lmdb" not in used
+def test_no_table_of_an_engine_is_reached_for_from_outside_storage() -> None:
+    reaching = [
+        path
+        for path, tree in shipped_trees().items()
+        if not path.startswith("storage/")
+        and any(isinstance(node, ast.Attribute) and node.attr == "lmdb" for node in nodes_of(tree))
+    ]
+    assert reaching == []
 
 
 def _is_broad(handler: ast.ExceptHandler) -> bool:
@@ -197,8 +207,8 @@ def _is_broad(handler: ast.ExceptHandler) -> bool:
 
 
 def _broad_handlers(tree: ast.Module) -> int:
-    handlers = [node for node in ast.walk(tree) if isinstance(node, ast.ExceptHandler)]
-    calls = [node for node in ast.walk(tree) if isinstance(node, ast.Call)]
+    handlers = [node for node in nodes_of(tree) if isinstance(node, ast.ExceptHandler)]
+    calls = [node for node in nodes_of(tree) if isinstance(node, ast.Call)]
     suppressed = [
         argument
         for call in calls
@@ -210,35 +220,46 @@ def _broad_handlers(tree: ast.Module) -> int:
 
 
 def test_exceptions_are_caught_broadly_where_the_answer_is_no_or_they_are_raised_again() -> None:
-    assert {path: n for path, tree in TREES.items() if (n := _broad_handlers(tree))} == BROAD_EXCEPT
+    found = {path: _broad_handlers(tree) for path, tree in shipped_trees().items()}
+    assert {path: count for path, count in found.items() if count} == BROAD_EXCEPT
 
 
 def test_shipped_code_has_no_assert_because_dash_o_removes_it() -> None:
     asserting = [
         path
-        for path, tree in TREES.items()
-        if any(isinstance(node, ast.Assert) for node in ast.walk(tree))
+        for path, tree in shipped_trees().items()
+        if any(isinstance(node, ast.Assert) for node in nodes_of(tree))
     ]
     assert asserting == []
 
 
 IMPURE_CALLS = {"open", "print", "input", "eval", "exec", "compile", "__import__"}
 CLOCK_CALLS = {"now", "today", "utcnow", "uuid1", "uuid4"}
-PURE_FILES = [
-    path for path in TREES if _folder(path) in {"policy", "proxy/backends", "proxy/dialects"}
-]
 
 
-@pytest.mark.parametrize("path", PURE_FILES)
-def test_policy_and_dialects_wait_for_nothing_and_read_no_clock(path: str) -> None:
-    for node in ast.walk(TREES[path]):
-        assert not isinstance(node, ast.AsyncFunctionDef | ast.Await)
-        if not isinstance(node, ast.Call):
-            continue
-        if isinstance(node.func, ast.Name):
-            assert node.func.id not in IMPURE_CALLS
-        elif isinstance(node.func, ast.Attribute):
-            assert node.func.attr not in CLOCK_CALLS
+def _impurities(tree: ast.Module) -> list[str]:
+    """What waits, reads a clock or reaches outside, with its line."""
+    return [
+        f"{node.lineno}: {ast.unparse(node)[:60]}"
+        for node in nodes_of(tree)
+        if isinstance(node, ast.AsyncFunctionDef | ast.Await)
+        or (
+            isinstance(node, ast.Call)
+            and (
+                (isinstance(node.func, ast.Name) and node.func.id in IMPURE_CALLS)
+                or (isinstance(node.func, ast.Attribute) and node.func.attr in CLOCK_CALLS)
+            )
+        )
+    ]
+
+
+def test_policy_and_dialects_wait_for_nothing_and_read_no_clock() -> None:
+    pure = {"policy", "proxy/backends", "proxy/dialects"}
+    found = {
+        path: _impurities(tree) for path, tree in shipped_trees().items() if _folder(path) in pure
+    }
+    assert {path: where for path, where in found.items() if where} == {}
+    assert _impurities(ast.parse("at = datetime.now()")) == ["1: datetime.now()"], "control"
 
 
 def test_the_broad_handler_search_finds_one_when_it_is_there() -> None:

@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from tests.figures.counting import figures
+from tests.trees import nodes_of, shipped_trees
 
 ROOT = Path(__file__).resolve().parents[2]
 SHIPPED = ("policy", "proxy", "storage", "telemetry")
@@ -156,11 +157,10 @@ def test_a_file_name_stands_for_one_thing_in_a_package_or_is_listed(package: str
 
 def test_no_class_name_stands_for_three_things() -> None:
     where: dict[str, list[str]] = defaultdict(list)
-    for path in FILES:
-        place = path.relative_to(ROOT).as_posix()
+    for place, tree in shipped_trees().items():
         if place.startswith(NAMES_OF_THEIR_OWN):
             continue
-        for node in ast.walk(ast.parse(path.read_text("utf-8"))):
+        for node in nodes_of(tree):
             if isinstance(node, ast.ClassDef):
                 where[node.name].append(place)
     often = {name: places for name, places in where.items() if len(places) > SAME_CLASS_NAME_MAX}

@@ -4,9 +4,14 @@ from __future__ import annotations
 
 import ast
 import re
+from collections.abc import Iterable
+from functools import cache
 from pathlib import Path
+from typing import NamedTuple
 
 import pytest
+
+from tests.trees import nodes_of, shipped_trees
 
 ROOT = Path(__file__).resolve().parents[2]
 SHIPPED = ("policy", "proxy", "storage", "telemetry")
@@ -48,12 +53,34 @@ def _text(path: Path) -> str:
     return (ROOT / path).read_text(encoding="utf-8")
 
 
-def _functions(path: Path) -> list[ast.FunctionDef | ast.AsyncFunctionDef]:
-    return [
-        node
-        for node in ast.walk(ast.parse(_text(path)))
-        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
-    ]
+class _Measured(NamedTuple):
+    """What is counted of a function, without its tree: there are tens of thousands."""
+
+    place: str
+    lines: int
+    positional: int
+
+
+def _functions(nodes: Iterable[ast.AST]) -> list[ast.FunctionDef | ast.AsyncFunctionDef]:
+    return [node for node in nodes if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)]
+
+
+def _nodes_in(path: Path) -> Iterable[ast.AST]:
+    tree = shipped_trees().get(path.as_posix())
+    return ast.walk(ast.parse(_text(path))) if tree is None else nodes_of(tree)
+
+
+@cache
+def _measured() -> tuple[_Measured, ...]:
+    return tuple(
+        _Measured(
+            place=f"{path}:{function.name}",
+            lines=(function.end_lineno or 0) - function.lineno + 1,
+            positional=_positional(function),
+        )
+        for path in PYTHON
+        for function in _functions(_nodes_in(path))
+    )
 
 
 def _positional(function: ast.FunctionDef | ast.AsyncFunctionDef) -> int:
@@ -67,22 +94,12 @@ def test_no_file_is_longer_than_600_lines_without_a_reason() -> None:
 
 
 def test_no_function_is_longer_than_70_lines() -> None:
-    long = {
-        f"{path}:{function.name}": lines
-        for path in PYTHON
-        for function in _functions(path)
-        if (lines := (function.end_lineno or 0) - function.lineno + 1) > FUNCTION_LINES_MAX
-    }
+    long = {one.place: one.lines for one in _measured() if one.lines > FUNCTION_LINES_MAX}
     assert long == {}
 
 
 def test_no_function_takes_more_than_six_positional_parameters() -> None:
-    many = [
-        f"{path}:{function.name}"
-        for path in PYTHON
-        for function in _functions(path)
-        if _positional(function) > POSITIONAL_PARAMETERS_MAX
-    ]
+    many = [one.place for one in _measured() if one.positional > POSITIONAL_PARAMETERS_MAX]
     assert many == []
 
 
@@ -108,9 +125,8 @@ def _is_record(annotation: ast.expr | None) -> bool:
 def test_no_tuple_stands_for_parameters() -> None:
     tuples = {
         f"{path}:{function.name}({given.arg})"
-        for path in PYTHON
-        if path.parts[0] in SHIPPED
-        for function in _functions(path)
+        for path, tree in shipped_trees().items()
+        for function in _functions(nodes_of(tree))
         for given in (
             *function.args.posonlyargs,
             *function.args.args,
@@ -195,13 +211,12 @@ def _names_of_any(tree: ast.AST) -> list[str]:
     return imported + [_named(target) for target, value in given if _named(value) == "Any"]
 
 
-OUTSIDE_DIALECTS = [
-    path for path in PYTHON if path.parts[0] in SHIPPED and path.parts[:2] != ("proxy", "dialects")
-]
-
-
 def test_no_dict_without_types_is_outside_a_dialect() -> None:
-    trees = {path: ast.parse(text) for path in OUTSIDE_DIALECTS if "Any" in (text := _text(path))}
+    trees = {
+        path: tree
+        for path, tree in shipped_trees().items()
+        if not path.startswith("proxy/dialects/") and "Any" in _text(Path(path))
+    }
     assert [f"{path}:{line}" for path, tree in trees.items() for line in _untyped_lines(tree)] == []
     others = [f"{path}:{name}" for path, tree in trees.items() for name in _names_of_any(tree)]
     assert others == []
@@ -240,35 +255,38 @@ def test_nothing_says_that_it_is_unfinished() -> None:
     assert marked == []
 
 
-def _is_code(path: Path) -> bool:
+def _is_code(tree: ast.Module) -> bool:
     """Whether the module holds more than a docstring, imports and `__all__`."""
     return any(
         not isinstance(node, ast.Expr | ast.Import | ast.ImportFrom | ast.Assign)
-        for node in ast.parse(_text(path)).body
+        for node in tree.body
     )
 
 
-ROOMS = sorted(
-    {path.parent.as_posix() for path in PYTHON if path.parts[0] in SHIPPED and _is_code(path)}
-)
+def _rooms() -> set[str]:
+    """Every folder of code."""
+    return {str(Path(path).parent) for path, tree in shipped_trees().items() if _is_code(tree)}
 
 
 def _unit_tests_of(room: str) -> list[Path]:
     return list((ROOT / "tests" / "unit" / room).glob("test_*.py"))
 
 
-@pytest.mark.parametrize("room", ROOMS)
-def test_each_folder_of_code_has_a_folder_of_unit_tests_or_is_listed(room: str) -> None:
-    listed = NO_UNIT_TESTS_OF_ITS_OWN.get(room)
-    assert bool(_unit_tests_of(room)) != bool(listed), f"tests/unit/{room}/ or a line in the table"
-    assert listed is None or (ROOT / listed).is_file()
+def test_each_folder_of_code_has_a_folder_of_unit_tests_or_is_listed() -> None:
+    wrong = {
+        room
+        for room in _rooms()
+        if bool(_unit_tests_of(room)) == (room in NO_UNIT_TESTS_OF_ITS_OWN)
+    }
+    assert wrong == set(), "tests/unit has such a folder, or the table above a line"
+    assert all((ROOT / listed).is_file() for listed in NO_UNIT_TESTS_OF_ITS_OWN.values())
 
 
 def test_each_folder_that_is_excused_from_unit_tests_of_its_own_holds_code() -> None:
-    assert set(NO_UNIT_TESTS_OF_ITS_OWN) - set(ROOMS) == set()
+    assert set(NO_UNIT_TESTS_OF_ITS_OWN) - _rooms() == set()
 
 
 def test_each_folder_of_unit_tests_mirrors_a_folder_of_code() -> None:
     unit = ROOT / "tests" / "unit"
     mirrored = {path.parent.relative_to(unit).as_posix() for path in unit.rglob("test_*.py")}
-    assert sorted(mirrored - set(ROOMS) - {".", *SHIPPED}) == []
+    assert sorted(mirrored - _rooms() - {".", *SHIPPED}) == []

@@ -10,7 +10,6 @@ import logging
 import threading
 import time
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -21,11 +20,11 @@ from hypothesis import strategies as st
 from telemetry import logs, pipe
 from telemetry.logs import Telemetry
 from telemetry.settings import TelemetrySettings
+from tests.trees import nodes_of, shipped_trees
 from tests.unit.telemetry import sample
 from tests.unit.telemetry.sample import EVENTS, REJECT, REQUEST
 
 CANARY = "canary-7f3a"
-ROOT = Path(__file__).resolve().parents[3]
 
 
 @pytest.fixture
@@ -190,7 +189,7 @@ def _dropped(tree: ast.AST) -> list[str]:
     """The names in `extra` of a log line that no line shows."""
     given = (
         word.value
-        for call in ast.walk(tree)
+        for call in nodes_of(tree)
         if isinstance(call, ast.Call)
         and isinstance(call.func, ast.Attribute)
         and call.func.attr in {"debug", "info", "warning", "error", "critical", "exception"}
@@ -208,13 +207,8 @@ def _dropped(tree: ast.AST) -> list[str]:
 
 
 def test_every_field_of_a_line_of_our_own_is_shown() -> None:
-    rooms = ("policy", "proxy", "storage", "telemetry")
-    trees = {
-        path: ast.parse(path.read_text("utf-8"))
-        for room in rooms
-        for path in (ROOT / room).rglob("*.py")
-    }
-    assert {path: names for path, tree in trees.items() if (names := _dropped(tree))} == {}
+    dropped = {path: _dropped(tree) for path, tree in shipped_trees().items()}
+    assert {path: names for path, names in dropped.items() if names} == {}
     # Control: a name beside `fields` is shown by no line.
     assert _dropped(ast.parse("LOG.warning('later', extra={'count': 3, 'fields': {}})")) == [
         "'count'"
