@@ -23,7 +23,7 @@ import pytest
 
 from policy.model import Tenant
 from policy.query import EVERYTHING
-from proxy.embed.embedding import resolve_embedder
+from tests.embedder import shared_embedder
 from tests.evaluate.attacks import Broken
 from tests.evaluate.book import Book
 from tests.evaluate.figures import Figure, mean_over, share, skipped
@@ -42,7 +42,7 @@ _DRIVE: Final = ROOT / "tests" / "integration" / "clients" / "memories_drive.py"
 _DRIVE_S: Final = 1_800
 _MEM0: Final = ("mem0ai==2.2.1", "fastembed==0.7.3")
 _CHROMA: Final = ("chromadb", "1.5.9")
-EMBEDDER: Final = resolve_embedder("static")
+EMBEDDER: Final = shared_embedder("static")
 _STOP_WORDS: Final = (
     "a an and are as at be but by did do does for from had has have he her his how i if in is it "
     "its me my of on or our she so that the their them then they this to was we were what when "

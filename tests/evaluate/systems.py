@@ -30,11 +30,14 @@ from proxy.transport.auth import mint_key
 from storage.features.registered import PutKey
 from storage.interfaces import Store
 from tests.bound import bound
+from tests.embedder import share_embedder
 from tests.evaluate.canary import files_below, found_in
 from tests.evaluate.heuristic import heuristic_objection
 from tests.evaluate.unsafe import UnsafeLateGate, UnsafeLateWriter, unsafe_gate_that_admits_all
 from tests.evaluate.wire import Question, Tried, Write, answered, headers_of, shown_in
 from tests.uncoupled import UnsafeUncoupled
+
+share_embedder()
 
 EVALUATOR: Final = PrincipalId("evaluate")
 ADMITTED: Final = frozenset({200, 201})

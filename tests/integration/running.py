@@ -17,6 +17,9 @@ from proxy.settings.values import Raw
 from proxy.transport.auth import mint_key
 from storage.features.registered import PutKey
 from tests.bound import bound
+from tests.embedder import share_embedder
+
+share_embedder()
 
 AGENT_KEY = "agent-key-for-tests-0123456789"
 OPERATOR_KEY = "operator-key-for-tests-0123456789"

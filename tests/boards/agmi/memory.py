@@ -16,7 +16,7 @@ import numpy as np
 from aiohttp import web
 
 from policy.model import Channel, Principal, PrincipalId, Reads, Tenant
-from proxy.embed.embedding import resolve_embedder
+from tests.embedder import shared_embedder
 from tests.evaluate.attacks import Broken
 from tests.evaluate.free_port import on_free_port
 from tests.integration.clients.environments import overlay
@@ -101,7 +101,7 @@ async def measured(keys: Keys, place: Path) -> MemoryRow:
 
 async def bare(place: Path) -> MemoryRow:
     """The row of Mem0 alone, with the vectors of the sidecar's embedder."""
-    embedder = resolve_embedder("static")
+    embedder = shared_embedder("static")
 
     async def embed(request: web.Request) -> web.Response:
         (vector,) = embedder.embed([(await request.json())["text"]])

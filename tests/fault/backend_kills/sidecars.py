@@ -8,7 +8,6 @@ is killed. After SIGUSR1 it kills itself at the named point of its store.
 from __future__ import annotations
 
 import asyncio
-import functools
 import os
 import signal
 import sys
@@ -18,9 +17,7 @@ from pathlib import Path
 
 import msgspec
 
-from proxy.compose import app
 from proxy.compose.app import Composition
-from proxy.embed.embedding import resolve_embedder
 from proxy.fronts.backend_writes import TEND_S
 from tests.integration.running import running
 
@@ -106,7 +103,6 @@ async def _serve(wanted: Wanted) -> None:
 
 def main() -> None:
     """Fork a sidecar for every line. The last one is dead by then, and its id is free from then."""
-    app.__dict__["resolve_embedder"] = functools.cache(resolve_embedder)
     asyncio.run(_warm())
     child = 0
     for line in sys.stdin.buffer:

@@ -12,7 +12,6 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from policy.gate import Gate
 from proxy.compose.agent_memory import convictions_of
-from proxy.embed.embedding import resolve_embedder
 from proxy.intercept.budgets import Topics, WriteCounts
 from proxy.intercept.interceptor import Interceptor
 from proxy.intercept.shadow import Sees, Shadow, TokenVerifier, Watches
@@ -21,6 +20,7 @@ from proxy.seams.pace import Pace
 from storage.embedded import EmbeddedStore, open_embedded
 from storage.interfaces import MemoryReader
 from telemetry.events import Event, TraceContext
+from tests.embedder import shared_embedder
 from tests.unit.storage.opening import RULESET, Bench
 
 NOW_MS = 1_750_000_000_000
@@ -51,7 +51,7 @@ def wired(
 ) -> Generator[Wired]:
     """An interceptor in front of an open store; `reader` stands before the store's own."""
     bench = Bench(root)
-    model = resolve_embedder(embedder)
+    model = shared_embedder(embedder)
     store = open_embedded(
         state=bench.state,
         checkpoint=bench.checkpoint,

@@ -12,7 +12,6 @@ import pytest
 
 from policy.facts import AnchorProbe, TokenState
 from policy.model import Candidate, ChangeKind, Memory, MemoryClass, MemoryId, PrincipalId, Tenant
-from proxy.embed.embedding import resolve_embedder
 from proxy.intercept.budgets import (
     BYTES_PER_WRITE,
     PRINCIPALS_MAX,
@@ -35,6 +34,7 @@ from storage.embedded import EmbeddedStore
 from storage.features.registered import PutAnchor
 from storage.interfaces import MemoryReader
 from storage.values import Anchor
+from tests.embedder import shared_embedder
 from tests.unit.storage.opening import (
     AGENT,
     BY,
@@ -172,7 +172,7 @@ def test_a_window_is_full_at_its_limit(count: int) -> None:
     assert not counted.is_full(ME, LIMITS, NOW + WINDOW_MS)
 
 
-STATIC = resolve_embedder("static")
+STATIC = shared_embedder("static")
 STATEMENT = "Refunds are possible within 30 days."
 QUESTION = "How long can I return an item?"
 
@@ -275,7 +275,7 @@ def test_no_anchor_or_no_text_is_nothing_to_ask(store: EmbeddedStore) -> None:
 
 
 def test_without_a_model_nobody_can_ask_and_that_is_said(store: EmbeddedStore) -> None:
-    client = resolve_embedder("client:8")
+    client = shared_embedder("client:8")
     shadow = Shadow(store.reader, client)
     shown = Recallable(text="Refunds take 60 days.", vector=b"\0" * 32)
     assert shadow.probe(TENANT, shown, 0.0) == ()
