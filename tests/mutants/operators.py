@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import copy
+import itertools
 from collections.abc import Iterator
 from typing import Final, cast
 
@@ -31,29 +32,39 @@ _Site = ast.expr | ast.stmt
 
 
 class Fault(msgspec.Struct, frozen=True, kw_only=True):
-    """One mutated text of one file, and what was done to it where."""
+    """What is done to one place of one file: the `number`th of its faults."""
 
     file: str
     line: int
     done: str
-    text: str
+    source: str
+    number: int
 
     @property
     def name(self) -> str:
         return f"{self.file}:{self.line}: {self.done}"
 
+    @property
+    def text(self) -> str:
+        """The mutated text. Of hundreds of faults in a file one is tried, so only its is made."""
+        tree = ast.parse(self.source)
+        node, _, changed = next(itertools.islice(_changes(tree), self.number, None))
+        _exchange(tree, node, changed)
+        return ast.unparse(ast.fix_missing_locations(tree))
+
 
 def faults(file: str, source: str) -> Iterator[Fault]:
     """Every fault that the rules make in the functions of a module, in the order of its lines."""
-    tree = ast.parse(source)
-    for number, node in enumerate(_sites(tree)):
+    for number, (node, what, _) in enumerate(_changes(ast.parse(source))):
+        done = f"{what}: {ast.unparse(node).splitlines()[0][:60]}"
+        yield Fault(file=file, line=node.lineno, done=done, source=source, number=number)
+
+
+def _changes(tree: ast.Module) -> Iterator[tuple[_Site, str, _Site]]:
+    """Every place, what may be done to it, and what then stands there."""
+    for node in _sites(tree):
         for done, changed in _variants(node):
-            mutated = copy.deepcopy(tree)
-            site = next(one for at, one in enumerate(_sites(mutated)) if at == number)
-            _exchange(mutated, site, changed)
-            text = ast.unparse(ast.fix_missing_locations(mutated))
-            before = ast.unparse(node).splitlines()[0][:60]
-            yield Fault(file=file, line=node.lineno, done=f"{done}: {before}", text=text)
+            yield node, done, changed
 
 
 def _sites(tree: ast.Module) -> Iterator[_Site]:
