@@ -44,13 +44,34 @@ def test_that_did_not_run():
     pass
 """
 
+SIZED: Final = """
+import os
+
+HEAVY = os.environ.get("MNEMOGATE_HEAVY") == "1"
+SIZE = 2 if HEAVY else 1
+
+
+def sized():
+    return SIZE
+
+
+def test_more():
+    assert sized()
+
+
+def test_alike():
+    pass
+"""
+
 
 @pytest.fixture
 def project(tmp_path: Path) -> Path:
-    """Three tests and the conftest that notes what passed."""
+    """Six tests in three files, and the conftest that notes what passed."""
     (tmp_path / "pytest.ini").write_text("[pytest]\ntestpaths = .\n")
     (tmp_path / "conftest.py").write_text(CONFTEST)
     (tmp_path / "test_three.py").write_text(TESTS)
+    (tmp_path / "test_sized.py").write_text(SIZED)
+    (tmp_path / "test_done.py").write_text("def test_done():\n    pass\n")
     return tmp_path
 
 
@@ -73,22 +94,24 @@ def _run(project: Path, *arguments: str, heavy: bool) -> str:
 
 
 def test_what_passed_is_not_run_again_and_the_rest_is(project: Path) -> None:
-    _run(project, heavy=False)
-    again = _run(project, heavy=True)
-    assert again.count(REASON) == 1
-    assert "1 passed, 2 skipped" in again, "the drawn examples run again"
+    _run(project, "-n", "2", heavy=False)
+    again = _run(project, "-n", "2", heavy=True)
+    assert f"SKIPPED [1] test_three.py: {REASON}" in again
+    assert f"SKIPPED [1] test_sized.py: {REASON}" in again
+    assert "2 passed, 3 skipped" in again, "what draws examples or depends on HEAVY runs again"
+    assert "nothing was repeated in 1 files" in again, "nothing of test_done.py was collected"
 
 
 def test_one_changed_byte_and_everything_runs(project: Path) -> None:
     _run(project, heavy=False)
     (project / "page.md").write_text("x")
-    assert "2 passed, 1 skipped" in _run(project, heavy=True)
+    assert "5 passed, 1 skipped" in _run(project, heavy=True)
 
 
 def test_a_part_of_the_suite_says_nothing_about_the_whole(project: Path) -> None:
     _run(project, "-k", "same", heavy=False)
     _run(project, "test_three.py", heavy=False)
-    assert "2 passed, 1 skipped" in _run(project, heavy=True)
+    assert "5 passed, 1 skipped" in _run(project, heavy=True)
 
 
 def test_the_digest_covers_files_and_not_what_tools_leave_behind(tmp_path: Path) -> None:
