@@ -26,10 +26,10 @@ from tests.fault.crashstates.planting import BUGS
 from tests.fault.crashstates.recording import missing
 from tests.fault.crashstates.searching import recorded, search
 
-STATES = 2_500 if HEAVY else 300
+STATES = 1_200 if HEAVY else 300
 # Distinct ones: a boundary with little unsynced has no more to give, so of many asked some lack.
-DISTINCT = 1_700 if HEAVY else 300
-CONTROL_STATES = 400 if HEAVY else 60
+DISTINCT = 800 if HEAVY else 300
+CONTROL_STATES = 60
 WHY_NOT = missing() or (
     "a database has a disk of its own" if os.environ["STORE"] == "postgres" else ""
 )

@@ -30,7 +30,7 @@ def _nothing(counts: Counts) -> None:
 
 @pytest.mark.timeout(600)
 def test_a_killed_store_kept_every_answer_and_nothing_else(tmp_path: Path) -> None:
-    counts = kill_forked(tmp_path, 100 if HEAVY else 20, 1, _nothing)
+    counts = kill_forked(tmp_path, 40 if HEAVY else 20, 1, _nothing)
     assert counts.broken == []
     # The kills hit something: answers were given, and requests were under way.
     assert counts.answered > counts.kills
@@ -39,7 +39,7 @@ def test_a_killed_store_kept_every_answer_and_nothing_else(tmp_path: Path) -> No
 
 @pytest.mark.timeout(600)
 def test_a_killed_sidecar_kept_every_answer_and_nothing_else(tmp_path: Path) -> None:
-    counts = kill_sidecars(tmp_path, 10 if HEAVY else 1, 1, _nothing)
+    counts = kill_sidecars(tmp_path, 4 if HEAVY else 1, 1, _nothing)
     assert counts.broken == []
     assert counts.answered > 0
     assert counts.in_flight > 0

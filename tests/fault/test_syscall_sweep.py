@@ -10,7 +10,7 @@ from tests.conftest import HEAVY
 from tests.fault.syscalls.__main__ import sweep
 from tests.fault.syscalls.preloading import missing
 
-EVERY = 13 if HEAVY else 97
+EVERY = 31 if HEAVY else 97
 buildable = pytest.mark.skipif(bool(missing()), reason=missing() or "the shim can be built here")
 
 

@@ -1,4 +1,4 @@
-"""A few thousand variations of a corpus, the same ones each time: fuzzing without a fuzzer."""
+"""A few thousand variations of a corpus, the same ones on a day: fuzzing without a fuzzer."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from tests.fuzz.registry import Target
 _STEPS_MAX = 4
 
 
-def mutations(target: Target, count: int) -> Iterator[bytes]:
-    """`count` inputs, each a seed with one to four changes; the target's name is the seed."""
-    draw = random.Random(target.name)  # noqa: S311 - repeatable is what it is for
+def mutations(target: Target, count: int, day: int = 0) -> Iterator[bytes]:
+    """`count` inputs, each a seed with one to four changes; other ones each day, if it is given."""
+    draw = random.Random(target.name + (f" {day}" if day else ""))  # noqa: S311 - repeatable is what it is for
     seeds = target.seeds()
     for _ in range(count):
         data = bytearray(draw.choice(seeds))

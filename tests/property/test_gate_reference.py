@@ -42,7 +42,7 @@ from tests.property.gate_cases import (
 )
 
 # Primes, so that the share of the quick suite walks through every value of every dimension.
-FULL_STRIDE = 7
+FULL_STRIDE = 29
 QUICK_STRIDES = {"authority": 101, "integrity": 383, "elsewhere": 103, "removals": 101}
 NOT_STRUCTURAL = False
 SPACES = {

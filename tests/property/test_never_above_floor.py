@@ -53,7 +53,7 @@ from tests.unit.proxy.ledgers import assistant, reply, result, user
 from tests.unit.proxy.wired import TRACE
 from tests.unit.storage.opening import RULESET
 
-EXAMPLES: Final = int(os.environ.get("MNEMOGATE_DOORS", "2000" if HEAVY else "400"))
+EXAMPLES: Final = int(os.environ.get("MNEMOGATE_DOORS", "1000" if HEAVY else "400"))
 # A mark counts over `--timeout`, so the time is given by the number of examples.
 pytestmark = pytest.mark.timeout(max(1_800, EXAMPLES))
 

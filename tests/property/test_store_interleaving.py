@@ -90,7 +90,7 @@ def _check_memory(who: int, candidate: Candidate, outcome: Outcome) -> None:
     assert memory.text == candidate.text
 
 
-@settings(max_examples=120 if HEAVY else 20)  # each opens a store
+@settings(max_examples=60 if HEAVY else 20)  # each opens a store
 @given(plan=plans)
 def test_interleaved_writers_never_get_each_others_nonce_label_or_verdict(
     plan: list[list[tuple[int, int, int]]],

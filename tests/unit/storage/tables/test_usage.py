@@ -29,7 +29,7 @@ QUOTA = 1 << 22
 QUOTA_SMALL = 1 << 20
 QUOTA_TIGHT = 1 << 19
 SHARED = EmbeddedOptions(quota_bytes=QUOTA, staging_quota_bytes=1 << 26, tenant_share=0.1)
-UNSHARED = msgspec.structs.replace(SHARED, tenant_share=1.0)
+UNSHARED = msgspec.structs.replace(SHARED, quota_bytes=QUOTA // 2, tenant_share=1.0)
 OTHER = Principal(principal_id=PrincipalId("agent-2"), tenant=Tenant("other"))
 TEXT = "x" * 8_000
 
@@ -61,7 +61,7 @@ def test_one_tenant_fills_its_share_and_another_still_writes(bench: Bench) -> No
 
 
 def test_the_control_without_a_share_one_tenant_takes_the_room_of_all(bench: Bench) -> None:
-    outcomes, unjudged = _flood(bench, UNSHARED, 600)
+    outcomes, unjudged = _flood(bench, UNSHARED, 300)
     assert {one.decision for one in outcomes} == {Decision.ADMIT}
     assert unjudged > 0
     store = bench.open(options=UNSHARED)
@@ -157,7 +157,7 @@ def test_deletes_of_nothing_end_where_their_tenant_or_the_store_is_full(
 
 
 def test_one_that_frees_nothing_takes_no_other_of_its_batch_back(bench: Bench) -> None:
-    outcomes, _ = _flood(bench, UNSHARED, 600)
+    outcomes, _ = _flood(bench, UNSHARED, 300)
     memories = [one.memory for one in outcomes if one.memory is not None]
     store = bench.open(options=UNSHARED)
     batch = [
