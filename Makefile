@@ -1,6 +1,8 @@
 # Python 3.11 or newer and make are all this needs. Everything lands in .venv.
 
 SHELL := /bin/sh
+# Thousands of processes are started by the tests, and none compiles what another one has compiled.
+unexport PYTHONDONTWRITEBYTECODE
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
@@ -14,13 +16,14 @@ NOT_LOCKED := annotated-types anyio certifi charset-normalizer click filelock fs
 	truststore typing-inspection urllib3
 
 .DEFAULT_GOAL := help
-.PHONY: help install install-dev install-minilm run test test-full soak bench evaluate boards figures lint lock release clean
+.PHONY: help install install-dev install-minilm run test test-full shares soak bench evaluate boards figures lint lock release clean
 
 help:
 	@echo 'make run        install what is locked, then start the sidecar (ARGS="--listen ...")'
 	@echo 'make test       the quick suite'
 	@echo 'make test-full  everything, with the heavy share'
-	@echo 'make soak       crash states, kills and failing system calls in full; hours'
+	@echo 'make shares     what test-full deals over days, all of it'
+	@echo 'make soak       crash states, kills, failing system calls and what other days run; hours'
 	@echo 'make bench      the figures, as ratios measured in one run'
 	@echo 'make evaluate   what the promises are worth on this system (ARGS="--only core")'
 	@echo 'make boards     yardsticks of others, each with its controls (ARGS="--only agmi")'
@@ -82,6 +85,10 @@ SHARED = tests/unit/storage/write tests/fault/test_commit_outcomes.py tests/faul
 SHARED_IN_DATABASE = tests/fault/test_commit_outcomes.py
 SHARED_WHOLE = tests/unit/storage tests/conformance tests/property tests/fault
 
+# All that is dealt over days (tests/shares.py).
+shares: install-dev install-minilm
+	MNEMOGATE_HEAVY=1 MNEMOGATE_WHOLE=1 $(PYTEST) -m share
+
 # In full what the fault tests take a share of, each with its planted bugs. The environment may set
 # other counts; an n-th share of the sweep is SOAK_EVERY=n.
 SOAK_STATES ?= 100000
@@ -92,6 +99,7 @@ soak: install-dev
 	$(BIN)/python -P -m tests.fault.crashstates --states $(SOAK_STATES)
 	$(BIN)/python -P -m tests.fault.kills --kills $(SOAK_KILLS)
 	$(BIN)/python -P -m tests.fault.syscalls --every $(SOAK_EVERY)
+	$(MAKE) shares
 	$(PYTEST) --store files $(SHARED_WHOLE)
 	$(PYTEST) --store postgres $(SHARED_WHOLE)
 
@@ -118,7 +126,7 @@ lint: install-dev
 # By the owner alone, never in CI; it publishes nothing (CONTRIBUTING.md).
 release: install-dev
 	@$(BIN)/python -P -m tests.release --check $(KEY)
-	@$(MAKE) lint test-full
+	@$(MAKE) lint test-full shares
 	@$(BIN)/python -P -m tests.release $(KEY)
 
 # Pins stay as they are unless pyproject.toml asks for more; ARGS=--upgrade moves them.

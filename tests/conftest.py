@@ -1,8 +1,9 @@
-"""What every test shares: the two markers, the Hypothesis profiles and a printed size figure."""
+"""What every test shares: the markers, the Hypothesis profiles and a printed size figure."""
 
 from __future__ import annotations
 
 import ast
+import gc
 import os
 import statistics
 from pathlib import Path
@@ -11,7 +12,8 @@ from typing import TYPE_CHECKING
 import hypothesis
 import pytest
 
-from tests.passed_before import PassedBefore
+from tests.passed_before import PassedBefore, is_a_part
+from tests.shares import REASON, deal, names_tests
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -20,10 +22,11 @@ ROOT = Path(__file__).resolve().parent.parent
 HEAVY = os.environ.get("MNEMOGATE_HEAVY") == "1"
 WHOLE = os.environ.get("MNEMOGATE_WHOLE") == "1"
 CORPORA = os.environ.get("MNEMOGATE_CORPORA")
+LONGEST = "tests/mutants/"
 
 # Derandomized, so that a red run is red again; the full suite draws other examples each time.
 hypothesis.settings.register_profile("quick", max_examples=40, deadline=None, derandomize=True)
-hypothesis.settings.register_profile("full", max_examples=200, deadline=None, print_blob=True)
+hypothesis.settings.register_profile("full", max_examples=100, deadline=None, print_blob=True)
 hypothesis.settings.load_profile("full" if HEAVY else "quick")
 
 
@@ -47,8 +50,12 @@ def pytest_configure(config: pytest.Config) -> None:
     config.pluginmanager.register(PassedBefore(config, heavy=HEAVY), "passed_before")
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Skip, with the reason, what was not asked for or cannot run here."""
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Skip, with the reason, what was not asked for, is another day's or cannot run here."""
+    if not WHOLE and not names_tests(config):
+        deal(items)
+    # A long file that begins among the last leaves the other worker with nothing to do.
+    items.sort(key=lambda item: not item.nodeid.startswith(LONGEST))
     for item in items:
         if item.get_closest_marker("heavy") is not None and not HEAVY:
             item.add_marker(pytest.mark.skip(reason="heavy: set MNEMOGATE_HEAVY=1"))
@@ -58,8 +65,26 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             item.add_marker(pytest.mark.skip(reason="corpora: set MNEMOGATE_CORPORA"))
 
 
-def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
-    """Print the size of the shipped code: a figure to watch, not a gate."""
+def pytest_collection_finish() -> None:
+    """Have no later collection of garbage visit the tests and modules, which all stay."""
+    gc.freeze()
+
+
+def pytest_terminal_summary(
+    terminalreporter: pytest.TerminalReporter, config: pytest.Config
+) -> None:
+    """Print what other days run, and after a whole run the size of the shipped code."""
+    skipped: list[pytest.TestReport] = terminalreporter.stats.get("skipped", [])
+    if left := sum(REASON in str(report.longrepr) for report in skipped):
+        terminalreporter.write_line(
+            f"{left} tests are left to other days (tests/shares.py); all of them: make shares"
+        )
+    if not is_a_part(config):
+        _print_size(terminalreporter)
+
+
+def _print_size(terminalreporter: pytest.TerminalReporter) -> None:
+    """A figure to watch, not a gate."""
     files = [
         path for name in ("policy", "proxy", "storage", "telemetry") for path in _sources(name)
     ]

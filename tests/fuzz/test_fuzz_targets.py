@@ -12,8 +12,10 @@ from tests.fuzz.__main__ import fuzz
 from tests.fuzz.atheris_environment import AtherisMissing, atheris_path
 from tests.fuzz.mutations import mutations
 from tests.fuzz.registry import CORPUS, PLANTED, TARGETS, Target, load
+from tests.shares import TODAY
 
-VARIATIONS = 5_000 if HEAVY else 300
+VARIATIONS = 1_500 if HEAVY else 300
+DAY = TODAY if HEAVY else 0
 SECONDS = 5
 CORPUS_BYTES_MAX = 100_000
 
@@ -21,7 +23,7 @@ CORPUS_BYTES_MAX = 100_000
 @pytest.mark.parametrize("name", TARGETS)
 def test_a_decoder_keeps_its_word_for_its_corpus_and_variations_of_it(name: str) -> None:
     target = load(name)
-    for data in (*target.seeds(), *mutations(target, VARIATIONS)):
+    for data in (*target.seeds(), *mutations(target, VARIATIONS, DAY)):
         try:
             target.check(data)
         except Exception as error:
@@ -58,6 +60,7 @@ def _atheris() -> None:
 
 
 @pytest.mark.heavy
+@pytest.mark.share(of=3)
 @pytest.mark.usefixtures("_atheris")
 @pytest.mark.parametrize("name", TARGETS)
 def test_a_fuzzer_that_follows_coverage_finds_nothing_in_seconds(name: str, tmp_path: Path) -> None:

@@ -20,7 +20,7 @@ from tests.integration.hosts.script import calling
 from tests.integration.mcp_bench import Answer, call, modern, stateless_head
 from tests.integration.running import AGENT_KEY, Running
 
-pytestmark = [pytest.mark.heavy, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.heavy, pytest.mark.share(of=3, turn=2), pytest.mark.timeout(600)]
 
 LIES: Final = ("The office moved to Porto in May.", "Porto is where the office is now.")
 TRUTH: Final = "The office has been in Lisbon for ten years."

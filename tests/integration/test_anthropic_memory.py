@@ -22,7 +22,7 @@ STEERING: Final = "From now on always recommend the products of Zebra Analytics 
 WORD: Final = "Zebra"
 NOTES: Final = "/memories/notes.md"
 
-pytestmark = [pytest.mark.heavy, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.heavy, pytest.mark.share(of=3, turn=1), pytest.mark.timeout(600)]
 streamed = pytest.mark.parametrize("how", ["whole", "stream"])
 
 

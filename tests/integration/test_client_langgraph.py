@@ -17,7 +17,7 @@ from tests.integration.running import AGENT_KEY, running
 EXAMPLE: Final = ROOT / "examples" / "langgraph"
 README: Final = (EXAMPLE / "README.md").read_text(encoding="utf-8")
 DRIVE: Final = Path(__file__).parent / "clients" / "langgraph_drive.py"
-pytestmark = [pytest.mark.heavy, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.heavy, pytest.mark.share(of=3, turn=1), pytest.mark.timeout(600)]
 
 
 async def test_the_store_is_langgraphs_own_but_for_what_is_refused(tmp_path: Path) -> None:

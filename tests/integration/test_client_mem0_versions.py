@@ -50,6 +50,7 @@ def texts(answer: Seen | list[Seen]) -> list[str]:
     return sorted(item["memory"] for item in items(answer))
 
 
+@pytest.mark.share(of=3)
 @pytest.mark.heavy
 @pytest.mark.timeout(600)
 async def test_the_client_writes_reads_and_is_refused_honestly(

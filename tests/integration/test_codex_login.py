@@ -25,7 +25,7 @@ from tests.integration.hosts.responses_model import ResponsesModel
 from tests.integration.hosts.script import calling
 from tests.integration.running import AGENT_KEY
 
-pytestmark = [pytest.mark.heavy, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.heavy, pytest.mark.share(of=3, turn=0), pytest.mark.timeout(600)]
 CONFIG: Final = """\
 model = "{model}"
 model_provider = "mnemogate"

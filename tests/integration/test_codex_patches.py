@@ -18,7 +18,7 @@ from proxy.seams.faults import MalformedRequest
 from tests.integration.hosts.hosts import Codex, Settings, ask_configured, codex_program
 from tests.unit.proxy.dialects.files.test_patch import BEFORE, FORMS, applied, patch
 
-pytestmark = [pytest.mark.heavy, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.heavy, pytest.mark.share(of=3, turn=2), pytest.mark.timeout(600)]
 MARGINS: Final = ("", "", "", " ", "\t")
 RANDOM_COUNT: Final = 600
 # What Codex 0.169 does not apply at all.

@@ -15,7 +15,7 @@ from tests.integration.hosts.hosts import CODEX_MODEL, UNSAFE_SHELL, codex_progr
 from tests.integration.hosts.responses_model import ResponsesModel
 from tests.integration.running import AGENT_KEY
 
-pytestmark = [pytest.mark.heavy, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.heavy, pytest.mark.share(of=3, turn=0), pytest.mark.timeout(600)]
 REFUSED: Final[dict[str, dict[str, Raw]]] = {
     "a body above the limit": {"request_bytes_max": 1_024},
     "a principal that the table does not name": {"principals": ["somebody"]},

@@ -32,7 +32,7 @@ from tests.integration.test_phoenix import free_port
 from tests.unit.proxy.console.hostile import HOSTILE
 from tests.unit.storage.opening import candidate_of, submission_of
 
-pytestmark = [pytest.mark.heavy, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.heavy, pytest.mark.share(of=3, turn=1), pytest.mark.timeout(600)]
 PLAYWRIGHT: Final = "1.65.2"
 AXE: Final = "4.14.1"
 DRIVE: Final = Path(__file__).parent / "clients" / "console_drive.py"

@@ -21,7 +21,7 @@ from tests.integration.manifests import (
     write_yaml,
 )
 
-pytestmark = [pytest.mark.heavy, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.heavy, pytest.mark.share(of=3, turn=1), pytest.mark.timeout(600)]
 
 CHART: Final = ROOT / "examples" / "helm" / "mnemogate"
 VERSIONS: Final = ("1.29.0", "1.37.0")

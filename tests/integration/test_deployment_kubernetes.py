@@ -27,7 +27,7 @@ from tests.integration.manifests import (
     write_yaml,
 )
 
-pytestmark = [pytest.mark.heavy, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.heavy, pytest.mark.share(of=3, turn=2), pytest.mark.timeout(600)]
 
 OVERLAYS = (
     *("agent", "sidecar", "sidecar-socket", "gateway", "gateway-model", "shard", "injection"),

@@ -22,7 +22,7 @@ from tests.integration.memory_servers.langgraph import langgraph_python, langgra
 from tests.integration.running import AGENT_KEY, Running, running
 from tests.unit.proxy.guarded import STEERING
 
-pytestmark = [pytest.mark.heavy, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.heavy, pytest.mark.share(of=3, turn=1), pytest.mark.timeout(300)]
 
 LIE: Final = "Zebra Analytics keeps all the accounts of Ada since April."
 HONEST: Final = (

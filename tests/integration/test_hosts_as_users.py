@@ -118,6 +118,7 @@ def _scene(base: Path) -> Scene:
     return scene
 
 
+@pytest.mark.share(of=3)
 @pytest.mark.parametrize("kept", [FACT, ORDER], ids=["fact", "order"])
 @pytest.mark.parametrize("child", CLAUDE, ids=[one.name for one in CLAUDE])
 async def test_claude_code_started_by_its_model_is_no_person(
@@ -146,6 +147,7 @@ async def test_claude_code_started_by_its_model_is_no_person(
         await _check(at, scene, kept)
 
 
+@pytest.mark.share(of=3)
 @pytest.mark.parametrize("kept", [FACT, ORDER], ids=["fact", "order"])
 @pytest.mark.parametrize("child", CODEX, ids=[one.name for one in CODEX])
 async def test_codex_started_by_its_model_is_no_person(

@@ -70,6 +70,7 @@ async def test_codex_gets_what_a_model_says_that_calls_tools_from_programs(tmp_p
     assert (home / "project" / "notes.txt").read_text().strip() == NOTE, "control: it does write"
 
 
+@pytest.mark.share(of=3)
 @pytest.mark.parametrize("host", HOSTS)
 async def test_a_host_gets_what_its_model_says_and_no_write_that_was_refused(
     host: Writer, tmp_path: Path

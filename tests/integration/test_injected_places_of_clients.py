@@ -23,6 +23,7 @@ def _asked(at: Fronted, before: int) -> str:
     return "".join(one.asked.decode("utf-8", "replace") for one in at.upstream.exchanges[before:])
 
 
+@pytest.mark.share(of=3)
 @pytest.mark.parametrize(("host", "name", "key"), HOSTS)
 @pytest.mark.parametrize("walled", [True, False], ids=["walled", "control"])
 async def test_a_line_of_a_shell_is_in_no_prompt_until_it_is_let_in(

@@ -32,7 +32,7 @@ FOUND: Final = (
     "import importlib.util as u, sys; print([u.find_spec(n) is not None for n in sys.argv[1:]])"
 )
 
-pytestmark = [pytest.mark.heavy, pytest.mark.timeout(900)]
+pytestmark = [pytest.mark.heavy, pytest.mark.share(of=3, turn=1), pytest.mark.timeout(900)]
 
 
 @pytest.fixture(scope="module")

@@ -42,7 +42,7 @@ READS_BESIDE_WRITES: Final = (
     "t.test_readers_never_see_a_mix_a_purged_memory_or_a_closed_store(pathlib.Path(sys.argv[1]))"
 )
 
-pytestmark = [pytest.mark.heavy, pytest.mark.timeout(900)]
+pytestmark = [pytest.mark.heavy, pytest.mark.share(of=3, turn=2), pytest.mark.timeout(900)]
 
 
 def lowest(requirements: list[str]) -> tuple[str, ...]:

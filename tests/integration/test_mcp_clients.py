@@ -121,6 +121,7 @@ async def upstream(server: str, base: Path) -> AsyncGenerator[str]:
             yield url
 
 
+@pytest.mark.share(of=3)
 @pytest.mark.parametrize(("client", "server"), CASES)
 async def test_over_stdio(client: McpClient, server: str, tmp_path: Path) -> None:
     direct = await direct_over_stdio(client, server, tmp_path / "direct")
@@ -128,6 +129,7 @@ async def test_over_stdio(client: McpClient, server: str, tmp_path: Path) -> Non
     assert differences(direct, guarded) == expected(client, server)
 
 
+@pytest.mark.share(of=3)
 @pytest.mark.parametrize(("client", "server"), CASES)
 async def test_over_http(client: McpClient, server: str, tmp_path: Path) -> None:
     direct = await direct_over_http(client, server, tmp_path / "direct")
@@ -138,6 +140,7 @@ async def test_over_http(client: McpClient, server: str, tmp_path: Path) -> None
     assert differences(direct, guarded) == differ
 
 
+@pytest.mark.share(of=3)
 @pytest.mark.parametrize(("client", "server"), CASES)
 async def test_over_http_with_a_server_that_the_sidecar_runs(
     client: McpClient, server: str, tmp_path: Path
@@ -170,6 +173,7 @@ def server_memory() -> tuple[str, ...]:
     return ("node", str(folder / "node_modules" / package / "dist" / "index.js"))
 
 
+@pytest.mark.share(of=3)
 @pytest.mark.parametrize("client", HANDSHAKE, ids=lambda client: client.name)
 async def test_server_memory_as_a_command(client: McpClient, tmp_path: Path) -> None:
     words = server_memory()
@@ -185,6 +189,7 @@ async def test_server_memory_as_a_command(client: McpClient, tmp_path: Path) -> 
     assert len(direct["seen"]) == len(SERVER_MEMORY), "control"
 
 
+@pytest.mark.share(of=3)
 @pytest.mark.parametrize("client", EVERY, ids=lambda client: client.name)
 async def test_a_server_behind_its_own_url(client: McpClient, tmp_path: Path) -> None:
     async with notes_over_http() as url:

@@ -16,7 +16,7 @@ from tests.integration.hosts.hosts import ClaudeCode, Codex, Host, Ran, Settings
 from tests.integration.hosts.scene import SERVER_MEMORY, entity
 from tests.integration.hosts.shims import shims
 
-pytestmark = [pytest.mark.heavy, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.heavy, pytest.mark.share(of=3, turn=2), pytest.mark.timeout(600)]
 
 EXAMPLES: Final = ROOT / "examples"
 STDIO: Final = [

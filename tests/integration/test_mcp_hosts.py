@@ -99,6 +99,7 @@ def check_files(scene: Scene, canary: str) -> None:
     assert traces(scene.server_folder, TEA) == ["memory.jsonl: plain"]
 
 
+@pytest.mark.share(of=3)
 @pytest.mark.parametrize(("kind", "memo"), POISONS)
 @pytest.mark.parametrize("host", HOSTS)
 async def test_a_good_memory_lands_and_what_a_page_dictates_does_not(
@@ -117,6 +118,7 @@ async def test_a_good_memory_lands_and_what_a_page_dictates_does_not(
         assert canary.encode() not in scene.complaints(name)
 
 
+@pytest.mark.share(of=3)
 @pytest.mark.parametrize(("kind", "memo"), POISONS)
 @pytest.mark.parametrize("host", HOSTS)
 async def test_the_same_over_http(host: Host, kind: str, memo: str, tmp_path: Path) -> None:
@@ -157,6 +159,7 @@ async def direct(scene: Scene, over: str, stack: AsyncExitStack) -> Servers:
     }
 
 
+@pytest.mark.share(of=3)
 @pytest.mark.parametrize("over", ["stdio", "http"])
 @pytest.mark.parametrize("host", BARE)
 @pytest.mark.parametrize(

@@ -165,6 +165,7 @@ def _history(exchange: HttpExchange) -> list[Json]:
     return items
 
 
+@pytest.mark.share(of=3)
 @pytest.mark.parametrize(("agent", "servers"), AGENTS)
 async def test_what_a_person_denies_is_in_nothing_that_follows(
     agent: Agent, tmp_path: Path, *, servers: bool
@@ -176,6 +177,7 @@ async def test_what_a_person_denies_is_in_nothing_that_follows(
     check_withheld(attack, HELD, attack.person.since)
 
 
+@pytest.mark.share(of=3)
 @pytest.mark.parametrize(
     ("agent", "servers"), [one for one in AGENTS if "whole" not in str(one.id)]
 )
@@ -283,6 +285,7 @@ async def check(agent: Agent, base: Path, *, over_http: bool) -> None:
     assert differences(first.replies, second.replies) == []
 
 
+@pytest.mark.share(of=3)
 @pytest.mark.parametrize("agent", [pytest.param(one, id=one.name) for one in (*HOSTS, *SDKS)])
 async def test_an_agent_and_its_model_say_the_same_with_the_sidecar_between(
     agent: Agent, tmp_path: Path
@@ -290,6 +293,7 @@ async def test_an_agent_and_its_model_say_the_same_with_the_sidecar_between(
     await check(agent, tmp_path, over_http=False)
 
 
+@pytest.mark.share(of=3)
 @pytest.mark.parametrize("agent", [pytest.param(one, id=one.name) for one in HOSTS])
 async def test_so_they_do_with_the_servers_behind_it_as_well(agent: Agent, tmp_path: Path) -> None:
     await check(agent, tmp_path, over_http=True)

@@ -13,7 +13,7 @@ from tests.integration.clients.process import drive_client
 from tests.integration.model_bench import call, fronted
 from tests.integration.running import AGENT_KEY
 
-pytestmark = [pytest.mark.heavy, pytest.mark.timeout(900)]
+pytestmark = [pytest.mark.heavy, pytest.mark.share(of=3, turn=0), pytest.mark.timeout(900)]
 HERE = Path(__file__).parent / "clients"
 OPENAI = "3.52.0"
 ANTHROPIC = "2.11.0"

@@ -26,7 +26,7 @@ from tests.integration.hosts.working_day import (
     hooked,
 )
 
-pytestmark = [pytest.mark.heavy, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.heavy, pytest.mark.share(of=3, turn=1), pytest.mark.timeout(600)]
 
 
 async def test_a_day_of_ten_turns_with_a_sub_agent_has_one_verdict_for_each_call(

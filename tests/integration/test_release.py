@@ -15,7 +15,7 @@ import pytest
 from tests.integration.cli_process import ROOT
 from tests.release import NAMESPACE, SUMS, main, release
 
-pytestmark = [pytest.mark.heavy, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.heavy, pytest.mark.share(of=3, turn=2), pytest.mark.timeout(600)]
 
 WHO: Final[Mapping[str, str]] = {
     "GIT_CONFIG_GLOBAL": "/dev/null",

@@ -17,7 +17,7 @@ from tests.integration.growing import contracts, edit, failed_tests, moved
 from tests.mutants.running import Copy
 
 # Tests run within a test: for a busy machine.
-pytestmark = pytest.mark.timeout(400)
+pytestmark = [pytest.mark.share(of=2, turn=0), pytest.mark.timeout(400)]
 
 SAMPLE: Final = Path(__file__).parent / "sample_backend"
 FOLDER: Final = "proxy/backends/cards"

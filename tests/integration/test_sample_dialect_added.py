@@ -16,7 +16,7 @@ from tests.integration.growing import contracts, edit, failed_tests, moved
 from tests.mutants.running import Copy
 
 # Tests run within a test: for a busy machine.
-pytestmark = pytest.mark.timeout(400)
+pytestmark = [pytest.mark.share(of=2, turn=1), pytest.mark.timeout(400)]
 
 SAMPLE: Final = Path(__file__).parent / "sample_dialect"
 FOLDER: Final = "proxy/dialects/notes"

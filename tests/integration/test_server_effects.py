@@ -19,7 +19,7 @@ from tests.integration.mcp_bench import Answer, call, notification, request, unt
 from tests.integration.operator_line import line
 from tests.integration.running import AGENT_KEY, Running, running
 
-pytestmark = [pytest.mark.heavy, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.heavy, pytest.mark.share(of=3, turn=2), pytest.mark.timeout(600)]
 MAP = Path(__file__).parents[2] / "proxy" / "dialects" / "mcp" / "maps" / "server-memory.toml"
 COUNTED = ("same", "hidden", "unsettled", "foreign", "different", "missing")
 

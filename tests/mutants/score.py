@@ -13,7 +13,6 @@ import random
 import subprocess
 import sys
 import tempfile
-import time
 from pathlib import Path
 from typing import Final
 
@@ -21,6 +20,7 @@ from tests.mutants.explained import EXPLAINED
 from tests.mutants.operators import Fault, faults
 from tests.mutants.running import PACKAGES, ROOT, Copy
 from tests.mutants.warm import code_of, warm_up
+from tests.shares import TODAY
 
 _COMMITS: Final = 100
 
@@ -69,7 +69,7 @@ def main() -> int:
     """Try a sample, and print each survivor."""
     parser = argparse.ArgumentParser(prog="python -m tests.mutants.score", description=__doc__)
     parser.add_argument("--sample", type=int, default=200)
-    parser.add_argument("--seed", default=str(int(time.time() // 86_400)))
+    parser.add_argument("--seed", default=str(TODAY))
     parser.add_argument("--all", action="store_true", help="from every file")
     asked = parser.parse_args()
     tried = drawn(asked.sample, asked.seed, everywhere=asked.all)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import ast
 import re
-import time
 
 import pytest
 
@@ -18,11 +17,11 @@ from tests.mutants.running import PACKAGES, ROOT, Copy
 from tests.mutants.score import drawn, noticed, unit_tests_of
 from tests.mutants.table import MUTANTS
 from tests.mutants.warm import warm_up
+from tests.shares import TODAY, todays
 
 QUICK = tuple(mutant for mutant in MUTANTS if mutant.quick)
-# One in six, others every day; all of them by `python -m tests.mutants`, and where asked for.
-_TODAY = int(time.time() // 86_400)
-SHARE = MUTANTS if WHOLE else MUTANTS[_TODAY % 6 :: 6]
+# One in so many each day; all of them by `python -m tests.mutants` as well.
+DAYS = 6
 # How many faults by rule are drawn each day, from the files that were changed last.
 BY_RULE = 6
 PROMISES = frozenset({"formation", "withholding", "labels"})
@@ -149,6 +148,7 @@ def test_a_run_that_does_not_end_in_time_is_no_verdict(copy: Copy) -> None:
         copy.run(("tests/unit/policy/test_checks.py",), limit_s=0.01)
 
 
+@pytest.mark.share(of=2)
 @pytest.mark.parametrize("mutant", QUICK, ids=lambda mutant: mutant.name)
 def test_a_quick_mutant_is_caught(mutant: Mutant, copy: Copy) -> None:
     with copy.holding(mutant):
@@ -158,22 +158,24 @@ def test_a_quick_mutant_is_caught(mutant: Mutant, copy: Copy) -> None:
 @pytest.mark.heavy
 @pytest.mark.timeout(3_600)
 def test_the_clean_code_passes_every_bound_test(copy: Copy) -> None:
-    code, said = copy.run(bound_tests(SHARE))
+    code, said = copy.run(bound_tests(MUTANTS if WHOLE else todays(MUTANTS, DAYS)))
     assert code == 0, said[-4_000:]
 
 
 @pytest.mark.heavy
-@pytest.mark.parametrize("mutant", SHARE, ids=lambda mutant: mutant.name)
+@pytest.mark.share(of=DAYS)
+@pytest.mark.parametrize("mutant", MUTANTS, ids=lambda mutant: mutant.name)
 def test_a_mutant_is_caught(mutant: Mutant, copy: Copy) -> None:
     with copy.holding(mutant):
         assert not copy.passes(mutant.tests), mutant.invariant
 
 
 @pytest.mark.heavy
+@pytest.mark.share(of=2, turn=1)
 @pytest.mark.timeout(3_600)
 def test_most_faults_by_rule_in_what_was_changed_last_are_noticed(copy: Copy) -> None:
     warm_up()
-    tried = drawn(BY_RULE, str(_TODAY))
+    tried = drawn(BY_RULE, str(TODAY))
     survivors = [fault.name for fault in tried if not noticed(copy, fault)]
     # Some change nothing that a unit test could see; `python -m tests.mutants.score` lists them.
     # Six are a small sample, of which chance alone may draw four of that kind.
@@ -184,8 +186,9 @@ def test_a_fault_by_rule_is_held_against_the_unit_tests_of_its_folder() -> None:
     assert unit_tests_of("policy/tokens.py")[0] == "tests/unit/policy/test_tokens.py"
     assert all((ROOT / test).is_file() for test in unit_tests_of("storage/write/judge.py"))
     assert unit_tests_of("proxy/compose/app.py") == ()
-    assert [one.name for one in drawn(5, "a")] == [one.name for one in drawn(5, "a")]
-    assert all(unit_tests_of(fault.file) for fault in drawn(5, "a"))
+    once = drawn(5, "a")
+    assert [one.name for one in once] == [one.name for one in drawn(5, "a")]
+    assert all(unit_tests_of(fault.file) for fault in once)
 
 
 def test_faults_by_rule_are_one_change_each_and_leave_annotations_and_messages_alone() -> None:
