@@ -22,15 +22,15 @@ from storage.features.incidents.batches import BATCH_LEN
 from storage.features.quarantine.hiding import QUARANTINES
 from storage.features.recalls import RecallOptions
 from storage.features.recalls.ledger import RecallLedger
-from storage.features.together import FOLLOWERS
+from storage.features.together import FOLLOWERS, Features
 from storage.features.upstream.forgotten_texts import FORGOTTEN
 from storage.ground.errors import StoreUnavailable
 from storage.ground.state_directory import Secrets, StateDirectory, holds_a_store
-from storage.interfaces import AuditReader, MemoryReader, SessionLog, Store
 from storage.read.audit import EmbeddedAudit
 from storage.read.reader import EmbeddedReader
 from storage.sealed_log.session_log import (
     DIRECTORY,
+    SealedLog,
     open_session_log,
     prints_key,
     session_keys,
@@ -83,8 +83,8 @@ def _no_failpoint(name: str) -> None:
     del name
 
 
-class EmbeddedStore(Store):
-    """An open store on LMDB and FAISS. `close` releases the directory; call nothing after it."""
+class EmbeddedStore(Features):
+    """An open store: all that a running sidecar uses of it. Call nothing after `close`."""
 
     def __init__(
         self,
@@ -100,9 +100,12 @@ class EmbeddedStore(Store):
         self._directory = directory
         self._engine = engine
         self._store_key = secrets.store_key
-        self._writer = writer
-        self.reader: MemoryReader = EmbeddedReader(engine)
-        self.audit: AuditReader = EmbeddedAudit(store, engine.parts.origin, engine.parts.signer)
+        # The store is changed through its writer alone.
+        self.writer = writer
+        self.reader = EmbeddedReader(engine)
+        self.audit = EmbeddedAudit(store, engine.parts.origin, engine.parts.signer)
+        # Altered by tests (MWP 3.2, attack A5).
+        self.staging = engine.parts.staging
         access = StoreAccess(
             store=store,
             names=names,
@@ -121,18 +124,8 @@ class EmbeddedStore(Store):
             options=options.recalls,
         )
         super().__init__(access, self._recalls, options.incident_batch_len)
-        self.token_key = secrets.token_key
-        self.prints_key = prints_key(secrets.store_key)
-
-    @property
-    def writer(self) -> EmbeddedWriter:
-        """The store's writer, through which alone the store is changed."""
-        return self._writer
-
-    @property
-    def staging(self) -> Staging:
-        """The staging of undecided candidates, for tests that alter it (MWP 3.2, attack A5)."""
-        return self._engine.parts.staging
+        self.token_key = secrets.token_key  # an Ed25519 seed: signs promotion tokens
+        self.prints_key = prints_key(secrets.store_key)  # of the session ledger's fingerprints
 
     @property
     def ruleset(self) -> Ruleset:
@@ -146,12 +139,15 @@ class EmbeddedStore(Store):
 
     @property
     def broken(self) -> bool:
-        """Whether nothing can be written any more (`Store.broken`)."""
+        """Whether nothing can be written any more until the store is opened again."""
         return self._engine.broken is not None
 
     @property
     def expired(self) -> Callable[[HeldCandidate, Outcome], None]:
-        """The function that is called for each hold that expired without a decision."""
+        """The function that is called for each hold that expired without a decision.
+
+        It is called on the writer's thread, once the refusal is durable.
+        """
         return self._engine.expired
 
     @expired.setter
@@ -173,15 +169,27 @@ class EmbeddedStore(Store):
         self._engine.parts.derived.wait(patience_s)
 
     def read_cursor(self, name: str) -> bytes | None:
-        """The number of leaves that a reader of the log has read (`Store.read_cursor`)."""
+        """The number of leaves that a reader of the log has read; None if not stored. Blocks."""
         return self._directory.read_cursor(name)
 
     def write_cursor(self, name: str, cursor: bytes) -> None:
-        """Store the number of leaves that a reader of the log has read (`Store.write_cursor`)."""
+        """Store the number of leaves that a reader of the log has read.
+
+        Blocks. If an OSError is raised, the number is unchanged.
+        """
         self._directory.write_cursor(name, cursor)
 
-    def open_session_log(self, scar: bytes) -> tuple[SessionLog, tuple[bytes, ...]]:
-        """The session ledger's log and the records in it (`Store.open_session_log`)."""
+    def open_session_log(self, scar: bytes) -> tuple[SealedLog, tuple[bytes, ...]]:
+        """The session ledger's log and the records in it. Blocks; call it once for an open store.
+
+        If a part of the log is lost, a new log is begun with the readable records and with `scar`,
+        a record that marks the log as incomplete for later starts. The log of a shared store is in
+        the journal, and is whole or refused.
+
+        Raises:
+            StoreCorrupt: A row of the journal is missing, was changed, or is of another history.
+            StoreUnavailable: The log cannot be opened or created.
+        """
         state = self._directory.root
         keys = session_keys(self._store_key, self._engine.generation.header.incarnation_name)
         if self.shared_records is not None:
@@ -199,7 +207,7 @@ class EmbeddedStore(Store):
         may still write.
         """
         self._recalls.stop()
-        if not self._writer.stop():
+        if not self.writer.stop():
             return
         self._engine.parts.derived.stop()
         self._engine.parts.staging.close()

@@ -1,7 +1,7 @@
-"""The one module that chooses a storage engine; no other package names one.
+"""The one module that opens a store; no other package names the engine.
 
-There is one engine so far: `storage.embedded`. An engine is imported when a store is opened, so
-that a command which only asks a running sidecar loads no index.
+The engine is imported when a store is opened, so that a command which only asks a running sidecar
+loads no index.
 """
 
 from __future__ import annotations
@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING
 from policy.gate import Gate
 from policy.ruleset import Ruleset
 from storage.features.recalls import RecallOptions
-from storage.interfaces import Backup, OfflineStore, Store
 
 if TYPE_CHECKING:
+    from storage.interfaces import Backup, OfflineStore, Store
     from storage.shard import ShardMember
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import msgspec
 
@@ -45,7 +45,9 @@ from proxy.seams.observations import observation_for
 from proxy.settings.table import SettingsError
 from proxy.settings.wider import wider_rules
 from storage.ground.errors import StorageError
-from storage.interfaces import MemoryWriter
+
+if TYPE_CHECKING:
+    from storage.interfaces import MemoryWriter
 
 _LOG: Final = logging.getLogger("mnemogate.rules")
 BY_SIGNAL: Final = PrincipalId("mnemogate:sighup")

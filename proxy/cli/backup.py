@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import msgspec
 
@@ -23,8 +23,10 @@ from proxy.ledger.sessions import Sessions
 from proxy.settings.table import Settings
 from storage.ground.errors import BadBackup, NoSecrets, StorageError, StoreRolledBack
 from storage.ground.trusted_files import UnfitFile, reason, refuse_replaceable
-from storage.interfaces import Backup
 from storage.opening import offline_store, verified_backup
+
+if TYPE_CHECKING:
+    from storage.interfaces import Backup
 
 _WITHOUT_SECRETS: Final = (
     "without secrets: it can be read, and proven with `audit verify --vkey`, but restored only\n"

@@ -8,7 +8,7 @@ import sys
 import threading
 from collections.abc import Iterator, Mapping
 from datetime import UTC, datetime
-from typing import Annotated, Final
+from typing import TYPE_CHECKING, Annotated, Final
 
 import msgspec
 from msgspec import Meta
@@ -33,10 +33,12 @@ from storage.audit import (
 )
 from storage.ground.errors import StorageError
 from storage.ground.trusted_files import reason
-from storage.interfaces import OfflineStore
 from storage.opening import offline_store
 from storage.values import Decision
 from telemetry.propagation import recorded_parts
+
+if TYPE_CHECKING:
+    from storage.interfaces import OfflineStore
 
 # The number of leaves read in one transaction. While a transaction is open, the sidecar cannot
 # reuse pages of the store that it freed.

@@ -1,6 +1,6 @@
 """The session ledger: what entered each agent's context, from which channel, durably.
 
-`proxy.ledger.core` computes; this module stores the records (`storage.interfaces.SessionLog`). A
+`proxy.ledger.core` computes; this module stores the records (`SessionLog`). A
 model request is forwarded only when its records are on disk.
 
 The call id that comes with a write is only a claim. It counts if a model made a call under that id
@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable, Collection, Iterable, Mapping
-from typing import Final, Protocol, TypeVar
+from typing import TYPE_CHECKING, Final, Protocol, TypeVar
 
 from policy.labels.derive import Seen
 from policy.model import Memory, Origin, Principal, PrincipalId
@@ -37,8 +37,10 @@ from proxy.seams.environment import Environment
 from proxy.seams.guard import Join, RelayedText
 from proxy.seams.operation import EarlierText
 from storage.ground.errors import StorageError
-from storage.interfaces import SessionLog
 from storage.values import Outcome
+
+if TYPE_CHECKING:
+    from storage.interfaces import SessionLog
 
 CONTAINED_MAX: Final = 8
 

@@ -27,7 +27,7 @@ from storage.values import AuditHead, AuditProof, Row
 
 
 class EmbeddedAudit:
-    """Reads the audit log (`AuditReader`). Each call reads one snapshot of the store."""
+    """Reads the audit log at its last signed head. Any thread; each call reads one snapshot."""
 
     def __init__(self, store: LmdbStore, origin: str, signer: Ed25519PrivateKey) -> None:
         self._store = store
@@ -35,11 +35,15 @@ class EmbeddedAudit:
         self._signer = signer
 
     def signed(self, text: str) -> str:
-        """A text as a note that the log's key signed."""
+        """A text, which ends in a newline, as a note that the log's key signed."""
         return sign_note(text, self._verifier.name, self._signer).decode()
 
     def head(self) -> AuditHead:
-        """The signed head of the log at the last commit."""
+        """The signed head of the log at the last commit.
+
+        Raises:
+            StoreCorrupt: The stored note is missing, or was not signed by this store's key.
+        """
         with self._store.reading() as view:
             return self._head(view)[0]
 
@@ -50,7 +54,11 @@ class EmbeddedAudit:
             return tuple(map(leaf_source(view), range(offset, stop)))
 
     def prove(self, index: int) -> AuditProof:
-        """The proof that one leaf is in the log that the head signs."""
+        """The proof that one leaf is in the log that the head signs.
+
+        Raises:
+            UnknownLeaf: The log has no leaf with that index yet.
+        """
         with self._store.reading() as view:
             head, checkpoint = self._head(view)
             if not 0 <= index < checkpoint.size:

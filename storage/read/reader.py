@@ -86,7 +86,11 @@ _PAUSE_S: Final = 0.000_5
 
 
 class EmbeddedReader(WordReads):
-    """Reads the memories of the embedded store (`MemoryReader`). Any thread."""
+    """Reads of the last committed generation. Quarantined, held and deleted memories are not shown.
+
+    Any thread. Cheap calls (`get`, `keys`, `trust`) may run on the event loop; `search` and `page`
+    may take milliseconds.
+    """
 
     def __init__(
         self,
@@ -103,7 +107,11 @@ class EmbeddedReader(WordReads):
         self._origins = origins or Origins(engine)
 
     def at(self, reads: Reads, *, expired: bool = False) -> Self:
-        """A reader of the rows whose label is at or above a floor; it shows no other row."""
+        """A reader of the rows whose label is at or above a floor; it shows no other row.
+
+        Of each memory the reader shows the newest row at or above the floor. With `expired` it also
+        shows memories past an expiry of their own, but none that an incident let expire.
+        """
         if reads is self.reads and expired is self._expired:
             return self
         return type(self)(self._engine, reads, self._origins, expired=expired)
@@ -160,7 +168,7 @@ class EmbeddedReader(WordReads):
         return shown or newest
 
     def source(self, tenant: Tenant, memory_id: MemoryId) -> SourceKind | None:
-        """The label of one live memory, without reading its text."""
+        """The label of one live memory, without reading its text; None if it does not exist."""
         with self._store.reading() as view, suppress(StoreCorrupt):
             known = read_id(view, self._names.memory(tenant, memory_id))
             if known is None or known.status is not MemoryStatus.LIVE:
@@ -216,7 +224,7 @@ class EmbeddedReader(WordReads):
         return (row, known.status) if known is not None and known.status in STANDING else None
 
     def page(self, tenant: Tenant, where: Filter, offset: int, limit: int) -> Page:
-        """Live memories that match, newest first."""
+        """Live memories that match, newest first; fewer than `limit` if their texts are large."""
         with self._moment(tenant, where, self._catalogue.candidates) as now:
             view, newest_first = now.view, now.found[::-1]
             if now.exact and not self._expired:
@@ -248,7 +256,11 @@ class EmbeddedReader(WordReads):
             return tuple(itertools.islice(matching, limit))
 
     def turnover(self, tenant: Tenant, where: Filter, seen: object, limit: int) -> Turnover | None:
-        """The live memories that came or went since an earlier call (`MemoryReader.turnover`)."""
+        """The live memories that match `where` and came or went since an earlier call.
+
+        `seen` is `Turnover.seen` of the earlier call, None for a first call. The cost grows with
+        the number of changes. None is returned if more than `limit` memories became live.
+        """
         # `seen` is the array that an earlier call of this method returned, or None.
         before = np.zeros(0, dtype=np.int64) if seen is None else cast("Ordinals", seen)
         with self._moment(tenant, EVERYTHING, self._catalogue.candidates) as now:
@@ -343,10 +355,21 @@ class EmbeddedReader(WordReads):
         among: Sequence[int] | None = None,
         shows: Callable[[Memory], bool] | None = None,
     ) -> SearchAnswer:
-        """The live memories that match, best first (`MemoryReader.searched`).
+        """The live memories that match, best first, with the facts for a replay.
+
+        The score is that of docs/search.md: of the likeness, the question's hashed `words`
+        (`words`) and the trust in the memory's label. `threshold` is the least cosine.
+        A memory over the cap of its origin (`storage.read.exposure`) comes last. Scores are exact.
+        In a large store the choice of rows is approximate, and may depend on which segments are
+        merged. With `exact` every live row is compared, for replays and tests.
+        `shows` returns whether a memory may be shown; the next memories take the places of those
+        that may not. It is called on the calling thread, maybe twice for one memory.
+        For operators: with `among` the newest rows with these ordinals are searched, those in
+        quarantine too.
 
         Raises:
             BadVector: The vector is not a finite unit vector of the index's dimension.
+            StoreUnavailable: The rows of a large store are still being read after the start.
         """
         with self._moment(tenant, where, self._catalogue.allowed) as now:
             view, live, by_ids = now.view, now.found, now.exact
@@ -550,7 +573,11 @@ class EmbeddedReader(WordReads):
         )
 
     def check(self, embed: Embed | None = None) -> CheckReport:
-        """Read the whole store and report what the gate did not write (`MemoryReader.check`)."""
+        """Read the whole store; report what the gate did not write. Takes seconds for a large one.
+
+        `embed` makes vectors of texts, as the store's own embedder; then each stored vector of that
+        embedder is compared with its text's.
+        """
         return check_store(self._engine, embed)
 
 

@@ -10,7 +10,7 @@ from storage.write.engine import Engine
 
 
 class RegisteredReads(TrustReads):
-    """Reads the keys, anchors and canaries of the tables, for `MemoryReader`. Any thread."""
+    """Reads the keys, anchors and canaries of the tables. Any thread."""
 
     def __init__(self, engine: Engine) -> None:
         super().__init__(engine.parts.store, engine.parts.names)

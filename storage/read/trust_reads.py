@@ -12,7 +12,7 @@ from storage.write.trust_intake import ORIGINS, RECENT, TRUST, trust_of
 
 
 class TrustReads:
-    """Reads the trust records of the tables, for `MemoryReader`. Any thread."""
+    """Reads the trust records of the tables. Any thread."""
 
     def __init__(self, store: LmdbStore, names: KeyedNames) -> None:
         self._store = store
@@ -32,7 +32,7 @@ class TrustReads:
         return tuple((record.principal_id, trust_of(record)) for record in found)
 
     def trust_history(self, principal_id: PrincipalId) -> tuple[TrustEvent, ...]:
-        """The last changes of a principal's trust, oldest first."""
+        """The last changes of a principal's trust, oldest first; at most 64."""
         return self._history(self._names.principal(principal_id))
 
     def origin_trust(self, tenant: Tenant, server: str, tool: str) -> TrustState:
@@ -54,7 +54,7 @@ class TrustReads:
         )
 
     def origin_history(self, tenant: Tenant, server: str, tool: str) -> tuple[TrustEvent, ...]:
-        """The last changes of an origin's trust, oldest first."""
+        """The last changes of an origin's trust, oldest first; at most 64."""
         return self._history(self._names.origin(tenant, server, tool))
 
     def _history(self, key: bytes) -> tuple[TrustEvent, ...]:

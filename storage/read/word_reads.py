@@ -19,7 +19,7 @@ from storage.write.engine import Engine
 
 
 class WordReads(RegisteredReads):
-    """Reads by words, for `MemoryReader`. Any thread."""
+    """Reads by words. Any thread."""
 
     def __init__(self, engine: Engine, reads: Reads, clock: Callable[[], int]) -> None:
         super().__init__(engine)
@@ -29,13 +29,19 @@ class WordReads(RegisteredReads):
         self._clock = clock
 
     def words(self, tenant: Tenant, text: str) -> bytes:
-        """The hashed words of a question (`MemoryReader.words`)."""
+        """The hashed words of a question, for `searched`; b"" if it has no words to search for.
+
+        Words of another version of the analysis find nothing, so the search is by vector alone.
+        """
         return self._derived.words.packed(tenant, text)
 
     def scores(
         self, tenant: Tenant, question: Question, texts: Sequence[WeighedText]
     ) -> list[float]:
-        """The scores of texts for a question (`MemoryReader.scores`)."""
+        """The score of each text for a question, if a live memory of the tenant had the text.
+
+        Each word of the question counts as if a memory had it.
+        """
         self._derived.wait()
         asked = self.asked_words(tenant, question.words, None, held_min=1)
         hashed = partial(self._derived.words.of, tenant)
@@ -48,7 +54,7 @@ class WordReads(RegisteredReads):
         return scores
 
     def contest(self, tenant: Tenant, answered: Sequence[AnsweredQuestion]) -> Contest:
-        """Registered questions with their answers (`MemoryReader.contest`)."""
+        """Registered questions, at least one, to compare texts with their answers."""
         derived = self._derived
 
         def asked(words: Hashes) -> AskedWords:

@@ -60,7 +60,12 @@ class _Batch:
 
 
 class SealedLog:
-    """Writes the session ledger's records to a file, on a thread that waits (`SessionLog`)."""
+    """Writes the session ledger's records to a file, on a thread that waits.
+
+    Their meaning only the ledger knows. One writer, on the event loop. If a call raises
+    StoreUnavailable, records to be added are written with the next ones, and a rewriting changed
+    nothing.
+    """
 
     def __init__(self, path: Path, keys: FileKeys, file: SealedFile) -> None:
         self._path = path

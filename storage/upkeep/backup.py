@@ -133,7 +133,7 @@ def load_secrets(directory: Path) -> Secrets:
 def take(
     state: Path, target: Path, now_ms: int, *, with_secrets: bool = False, with_held: bool = False
 ) -> Manifest:
-    """Back up the store of a state directory (`OfflineStore.back_up`); return the manifest.
+    """Back up the store of a state directory (`EmbeddedFiles.back_up`); return the manifest.
 
     Memories, nonces, trust and the log are of one generation. Held candidates are copied later: a
     candidate that was decided in between is refused when the backup is restored.

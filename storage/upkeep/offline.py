@@ -1,4 +1,4 @@
-"""Reads the embedded store's files without a gate (`OfflineStore`)."""
+"""Reads the embedded store's files without a gate."""
 
 from __future__ import annotations
 
@@ -42,7 +42,9 @@ from storage.write.checkpoint_copy import NOTE_LEN_MAX, CheckpointCopy
 
 
 class EmbeddedFiles:
-    """The files of one state directory; each call reads one snapshot.
+    """The files of one state directory, read also while a gate is running. Blocks.
+
+    Each call reads one snapshot. Do not use it in the gate's own process.
 
     Digests are compared under `store_key`, else under the directory's own key, else not at all.
     """
@@ -53,12 +55,21 @@ class EmbeddedFiles:
 
     @contextmanager
     def viewed(self) -> Generator[EmbeddedView]:
-        """One consistent view for an auditor."""
+        """One consistent view for an auditor.
+
+        Raises:
+            StoreUnavailable: The store cannot be read, now or while it is viewed.
+        """
         with read_only(self._state / "store", self._digests) as view:
             yield EmbeddedView(view)
 
     def leaves(self, since: int, limit: int) -> list[tuple[Leaf, InterceptedLeaf | None]]:
-        """Committed leaves from `since` on, each verdict with its interception leaf."""
+        """Committed leaves from `since` on, each with the interception it decides; [] past the end.
+
+        Raises:
+            StoreUnavailable: The store cannot be read.
+            StoreCorrupt: A leaf is missing or damaged.
+        """
         with read_only(self._state / "store", self._digests) as view:
             header = view.header()
             refuse_unknown(header)
@@ -103,7 +114,12 @@ class EmbeddedFiles:
     def back_up(
         self, target: Path, now_ms: int, *, with_secrets: bool, with_held: bool
     ) -> BackupSummary:
-        """Copy one generation of the store, with a signed list of the files."""
+        """Copy one generation of the store, with a signed list of the files; return a summary.
+
+        Raises:
+            BadBackup: The target is not an empty directory outside the state directory.
+            StoreUnavailable: The store cannot be read, or the target cannot be written.
+        """
         manifest = take(self._state, target, now_ms, with_secrets=with_secrets, with_held=with_held)
         return manifest.summary(target)
 

@@ -64,7 +64,7 @@ def verified(
 
 
 class EmbeddedBackup:
-    """A backup of which all was recomputed, and which can be restored (`Backup`)."""
+    """A backup whose files, signatures and whole log were recomputed and agree."""
 
     def __init__(self, directory: Path, manifest: Manifest, secrets: Secrets) -> None:
         self._directory = directory
@@ -88,7 +88,14 @@ class EmbeddedBackup:
     ) -> StoreStatus:
         """Create the state directory, in a new incarnation, with a leaf that names the backup.
 
-        All or nothing: the directory is made under another name, checked, and renamed.
+        All or nothing: the directory is made under another name, checked, and renamed. Blocks.
+        `session_records` maps the session log's records of the backup to those after the restore.
+
+        Raises:
+            BadBackup: The state directory is not empty.
+            StoreRolledBack: The checkpoint outside the store names more or other leaves than the
+                backup has, and `accept_rollback` is False.
+            StorageError: The disk refused, or the store cannot be opened.
         """
         if state.exists() and (not state.is_dir() or any(state.iterdir())):
             raise BadBackup(f"{state} is not empty; restore into a new place")

@@ -58,7 +58,10 @@ class WriterOptions(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class EmbeddedWriter:
-    """Runs a store's one writer thread (`MemoryWriter`). Coroutines may run on any event loop."""
+    """Runs a store's one writer thread. Coroutines may run on any event loop.
+
+    Its calls are the only ones that change a store durably.
+    """
 
     def __init__(
         self,
@@ -124,7 +127,18 @@ class EmbeddedWriter:
     # ---- methods that callers await --------------------------------------------------------------
 
     async def submit(self, submission: Submission) -> Outcome:
-        """Stage, judge and, if admitted, commit one candidate, exactly once; return the outcome."""
+        """Stage, judge and, if admitted, commit one candidate, exactly once; return the outcome.
+
+        When this returns, nonce, both leaves, trust and (if admitted) row, vector and version are
+        on disk together, and a held candidate survives a crash. If the caller is cancelled, the
+        commit is not.
+
+        Raises:
+            StoreUnavailable: Queue full, quota reached, not writable, the writer did not begin in
+                time, or the vector is not a unit vector of its embedder; nothing was written.
+            OutcomeUnknown: The disk failed mid-commit and the store could not be reopened, or the
+                writer does not answer: repeat the request with the same nonce.
+        """
         if submission.vector and submission.embedder_id != self._embedder_id:
             raise StoreUnavailable("the vector is of another embedder than the store's")
         engine = self._engine
@@ -148,11 +162,15 @@ class EmbeddedWriter:
         return outcome
 
     async def release(self, candidate_id: CandidateId, by: PrincipalId) -> Outcome:
-        """Judge a held candidate again with a person's approval."""
+        """Judge a held candidate again with a person's approval. Raises what `deny` raises."""
         return await self.run(lambda: self._operating.release(candidate_id, by))
 
     async def deny(self, candidate_id: CandidateId, by: PrincipalId) -> Outcome:
-        """Refuse a held candidate, and destroy its staging key."""
+        """Refuse a held candidate, and destroy its staging key; return the outcome.
+
+        Raises:
+            UnknownCandidate: No held candidate has that id.
+        """
         outcome = (await self.deny_many((candidate_id,), by))[candidate_id]
         if outcome is None:
             raise UnknownCandidate("no held candidate of that id")
@@ -164,9 +182,12 @@ class EmbeddedWriter:
         by: PrincipalId,
         denial: Denial | None = None,
     ) -> dict[CandidateId, Outcome | None]:
-        """Refuse as many held candidates as one short transaction can, each with a leaf.
+        """Refuse as many held candidates as one short transaction can, at least one.
 
-        Returns a mapping of ids to outcomes (`MemoryWriter.deny_many`).
+        `denial` is the person's decision on their lines; without it, one new act denies all lines.
+        Returns a mapping of ids to outcomes, None for a candidate that is not held; an id that is
+        missing was not decided. The staging keys of refused candidates are erased when this
+        returns.
         """
         said = denial or Denial(act=random_bytes(8).hex())
         decided = await self.run(lambda: self._operating.deny_many(candidate_ids, by, said))
@@ -187,7 +208,10 @@ class EmbeddedWriter:
         return result
 
     async def adopt_ruleset(self, ruleset: Ruleset, by: PrincipalId) -> Ruleset:
-        """Put a ruleset in force for every later verdict; return it with its epoch."""
+        """Put a ruleset in force for all later verdicts; return it with its epoch.
+
+        A ruleset with another digest than the last one begins a new epoch, with a leaf.
+        """
         return await self.run(lambda: self._operating.adopt_ruleset(ruleset, by))
 
     async def compact(self, by: PrincipalId = THE_STORE) -> int:

@@ -187,7 +187,7 @@ def test_control_a_place_that_is_told_wrong_is_found(wrong: str) -> None:
 
 KINDS = (
     *("A dialect", "A backend behind the gate", "A check", "A front", "A memory layer"),
-    *("An engine", "A page"),
+    *("A journal", "A page"),
 )
 
 

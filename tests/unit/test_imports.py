@@ -63,7 +63,7 @@ ALLOWED: dict[str, frozenset[str]] = {
     | {"hmac.compare_digest", "io.BytesIO", "queue", "secrets", "shutil", "threading", "time"},
     "proxy": frozenset(sys.stdlib_module_names)
     | {"policy", "proxy", "telemetry", "msgspec", "rfc8785", "aiohttp", "jinja2", "markupsafe"}
-    # Of the store what no engine changes, and the one place that picks an engine.
+    # Of the store its values, the names of its parts, and the one place that opens it.
     | {"storage.audit", "storage.ground.clock", "storage.ground.errors"}
     | {"storage.interfaces", "storage.opening", "storage.shard"}
     | {"storage.ground.trusted_files"}

@@ -50,7 +50,13 @@ class Contest:
         self._refresh()
 
     def scores(self, text: str, vector: bytes) -> tuple[list[float], list[float]]:
-        """For each question the score of its own answer, and that of the text."""
+        """For each question the score of its own answer, and that of the text.
+
+        `vector` is the text's embedding.
+
+        Raises:
+            StoreUnavailable: The rows of a large store are still being read after the start.
+        """
         if abs(self._size() - self._begun) * _GROWN_SHARE > self._begun:
             self._refresh()
         return self._own, self._of(self._vectors @ np.frombuffer(vector, "<f4"), text).tolist()
