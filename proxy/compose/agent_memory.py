@@ -6,8 +6,7 @@ import asyncio
 from collections.abc import Callable
 from typing import Final, Self
 
-from policy.model import CandidateId, MemoryId, Origin, Principal, PrincipalId, Tenant
-from policy.verdict import Reason
+from policy.model import Origin, Principal, PrincipalId
 from proxy.aftermath.screens import KnownRules, ScreenMaker
 from proxy.ledger.sessions import Sessions
 from proxy.model.call_judge import ReplyJudge
@@ -22,11 +21,10 @@ from proxy.seams.environment import Environment
 from proxy.seams.guard import RelayedText
 from proxy.seams.operation import earlier_texts_of, memories_of
 from proxy.seams.recalls import Shown
-from proxy.withhold.convictions import ConvictedSentences, Convictions
-from proxy.withhold.state import NoticeParts, Ruling
+from proxy.withhold.convictions import Convictions
+from proxy.withhold.verdicts import Verdicts
 from proxy.withhold.withholding import Withholding
 from storage.interfaces import SessionLog, Store
-from storage.values import THE_STORE
 
 # The methods whose answers describe a server and its tools: the agent's host, and no tool result,
 # brings these texts into a context.
@@ -75,7 +73,7 @@ class ModelMemory:
         scar = Sessions.scar(surroundings.now_ms())
         log, records = await asyncio.to_thread(store.open_session_log, scar)
         sessions = Sessions(log, store.prints_key, surroundings)
-        verdicts = StoreVerdicts(store, convictions)
+        verdicts = Verdicts(store, convictions)
         withholding = Withholding(store.prints_key, log, verdicts, surroundings.pace)
         sessions.restore(records, withholding)
         await asyncio.to_thread(withholding.resolve)
@@ -130,46 +128,3 @@ def convictions_of(store: Store) -> Convictions:
     """The source of the convicted sentences of each tenant of a store."""
     rules = ScreenMaker(KnownRules(store.reader.anchors))
     return Convictions(store.quarantined, store.reader, rules)
-
-
-class StoreVerdicts:
-    """Answers the withholding's questions about candidates from an open store (`Verdicts`)."""
-
-    def __init__(self, store: Store, convictions: Convictions) -> None:
-        self._store = store
-        self._convictions = convictions
-
-    def leaf_count(self) -> int:
-        """The number of leaves in the audit log; every verdict raises it."""
-        return self._store.reader.status().leaf_count
-
-    def version(self) -> int:
-        """The store's version, which grows with each commit."""
-        return self._store.reader.status().version
-
-    def gone(self, memory_ids: frozenset[str], tenant: Tenant) -> frozenset[str]:
-        """The ids of `memory_ids` that no read of the tenant shows any more. Any thread."""
-        reader = self._store.reader
-        return frozenset(one for one in memory_ids if reader.get(tenant, MemoryId(one)) is None)
-
-    async def convicted(self, tenant: Tenant) -> ConvictedSentences:
-        """A tenant's convicted sentences; the same object is returned while they do not change."""
-        return await self._convictions.of(tenant)
-
-    def held(self, tenant: Tenant) -> frozenset[str]:
-        """The candidates of a tenant that wait for a person. Any thread."""
-        return frozenset(one.candidate_id for one in self._store.reader.held(tenant))
-
-    def decided(self, candidate_id: str) -> Ruling | None:
-        """The last verdict on a candidate; None if there is none. Any thread."""
-        found = self._store.followed.decided(CandidateId(candidate_id))
-        if found is None:
-            return None
-        leaf = found.verdict
-        if leaf.reason is Reason.DENIED_BY_PERSON and leaf.approved_by == THE_STORE:
-            # The store itself denies a candidate that its staging area lost: no person decided, so
-            # the notice may not report a person's denial.
-            lost = NoticeParts("error", Reason.GATE_UNAVAILABLE, leaf.memory_class)
-            return Ruling(lost, leaf.version)
-        reason = leaf.reason or Reason.GATE_UNAVAILABLE
-        return Ruling(NoticeParts(leaf.decision.value, reason, leaf.memory_class), leaf.version)

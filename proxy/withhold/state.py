@@ -8,16 +8,16 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from hashlib import blake2b
-from typing import Final, NamedTuple, Protocol
+from typing import Final, NamedTuple
 
 import msgspec
 
 from policy.bounded import Bounded
-from policy.model import MemoryClass, Tenant
+from policy.model import MemoryClass
 from policy.verdict import Reason
 from policy.withheld.refused_texts import RefusedTexts, Terms
 from policy.withheld.words import WordPrint
-from proxy.withhold.convictions import NOTHING, ConvictedSentences
+from proxy.withhold.convictions import NOTHING
 
 STUCK_MAX: Final = 50_000
 """The most entries of one kind that are stored for one principal; the oldest are dropped."""
@@ -378,31 +378,3 @@ def _terms_of(begun: UndecidedRecord, told: NoticeParts) -> Terms:
         flagged=begun.flagged,
         denied=told.reason is Reason.DENIED_BY_PERSON,
     )
-
-
-class Verdicts(Protocol):
-    """The store's decisions on candidates, also those of another process or before a restart."""
-
-    def leaf_count(self) -> int:
-        """A counter that rises with every verdict."""
-        ...
-
-    def version(self) -> int:
-        """The store's version, which each commit raises by one."""
-        ...
-
-    def gone(self, memory_ids: frozenset[str], tenant: Tenant) -> frozenset[str]:
-        """Which of the given memories of a tenant no read shows any more. Any thread."""
-        ...
-
-    async def convicted(self, tenant: Tenant) -> ConvictedSentences:
-        """A tenant's convicted sentences; the same object while they do not change."""
-        ...
-
-    def held(self, tenant: Tenant) -> frozenset[str]:
-        """The candidates of a tenant that wait for a person. Any thread."""
-        ...
-
-    def decided(self, candidate_id: str) -> Ruling | None:
-        """The last verdict on a candidate; None if there is none. Any thread."""
-        ...

@@ -17,7 +17,7 @@ import asyncio
 import contextlib
 from collections.abc import Awaitable, Callable, Collection, Iterable, Iterator, Sequence
 from itertools import chain
-from typing import Final, NamedTuple, Protocol
+from typing import Final, NamedTuple
 
 import msgspec
 
@@ -53,16 +53,17 @@ from proxy.withhold.state import (
     RefusedRecord,
     Ruling,
     UndecidedRecord,
-    Verdicts,
     WithheldTexts,
     decode,
     encode,
     user_print,
 )
 from proxy.withhold.texts import own_texts, strings_of, texts_of
+from proxy.withhold.verdicts import Verdicts
 from proxy.withhold.voices import SentencePrinter
 from storage.ground.clock import Due
 from storage.ground.errors import OutcomeUnknown, StorageError, StoreUnavailable
+from storage.interfaces import SessionLog
 from storage.values import Decision, Outcome, Submission
 
 BEGUN_S: Final = 10.0
@@ -76,18 +77,6 @@ WITHHOLD: Final = {
 }
 
 
-class Records(Protocol):
-    """The log of the session ledger; `storage.interfaces.SessionLog` is one."""
-
-    def add(self, records: Iterable[bytes]) -> asyncio.Future[None]:
-        """Queue records for the log, to be written soon."""
-        ...
-
-    async def append(self, records: Iterable[bytes] = ()) -> None:
-        """Write records to the log; these, and all queued before, are on disk when this returns."""
-        ...
-
-
 class _Flight(NamedTuple):
     principal: str
     due: Due
@@ -98,7 +87,7 @@ class Withholding:
     """What is withheld from each principal, with the records in the log. Event loop only."""
 
     def __init__(
-        self, key: bytes, log: Records, verdicts: Verdicts, pace: Pace | None = None
+        self, key: bytes, log: SessionLog, verdicts: Verdicts, pace: Pace | None = None
     ) -> None:
         """`pace` is shared by the process; without it, this object has one of its own."""
         self._pace = pace or Pace()

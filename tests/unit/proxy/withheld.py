@@ -8,16 +8,18 @@ import json
 from collections.abc import Generator, Iterable
 from contextlib import contextmanager
 from pathlib import Path
-from typing import NamedTuple
+from typing import NamedTuple, cast
 
 from policy.gate import GATE
 from policy.model import CandidateId, ChangeKind, MemoryClass, MemoryId
-from proxy.compose.agent_memory import StoreVerdicts, convictions_of
+from proxy.compose.agent_memory import convictions_of
 from proxy.dialects.strict_json.tolerant import Json
 from proxy.seams.operation import Proposal, WrittenItem
+from proxy.withhold.verdicts import Verdicts
 from proxy.withhold.withholding import Withholding
 from storage.embedded import EmbeddedStore
 from storage.ground.errors import StoreUnavailable
+from storage.interfaces import SessionLog
 from tests.unit.proxy.wired import TRACE, Wired, wired
 from tests.unit.storage.opening import AGENT
 
@@ -85,13 +87,15 @@ class Rig(NamedTuple):
 
     def again(self, records: Iterable[bytes] | None = None) -> Withholding:
         """The withholding after a restart, built from the log alone."""
-        withholding = Withholding(
-            KEY, self.log, StoreVerdicts(self.live.store, convictions_of(self.live.store))
-        )
+        withholding = _withholding(self.live.store, self.log)
         for record in self.log.records if records is None else records:
             withholding.restore(record)
         withholding.resolve()
         return withholding
+
+
+def _withholding(store: EmbeddedStore, log: MemoryLog) -> Withholding:
+    return Withholding(KEY, cast("SessionLog", log), Verdicts(store, convictions_of(store)))
 
 
 @contextmanager
@@ -101,7 +105,7 @@ def rig(root: Path) -> Generator[Rig]:
     made: list[Withholding] = []
 
     def watches(store: EmbeddedStore) -> Withholding:
-        made.append(Withholding(KEY, log, StoreVerdicts(store, convictions_of(store))))
+        made.append(_withholding(store, log))
         return made[0]
 
     with wired(root, GATE, watches=watches) as live:
