@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 from policy.model import Principal
+from proxy.dialects.model.replies_withheld import ReplyFilter
 from proxy.dialects.model.transcript import ModelCall, ModelReply
 from proxy.dialects.sse import Event
 from proxy.dialects.strict_json.tolerant import Json
-from proxy.model.memory_seam import Filter, PreparedRequest, PrincipalRequest
+from proxy.model.ledger_coupling import LedgerCoupling
+from proxy.model.memory_seam import PreparedRequest, PrincipalRequest
 
 
-class _Everything:
+class _Everything(ReplyFilter):
+    def __init__(self) -> None:
+        pass
+
     def feed(self, event: Event) -> list[Event]:
         return [event]
 
@@ -17,8 +22,11 @@ class _Everything:
         return []
 
 
-class UnsafeUncoupled:
+class UnsafeUncoupled(LedgerCoupling):
     """Protects nothing: tests use it to show that an attack works without Mnemogate."""
+
+    def __init__(self) -> None:
+        pass
 
     async def prepare(self, asked: PrincipalRequest) -> PreparedRequest:
         """Return the request as it came."""
@@ -36,7 +44,7 @@ class UnsafeUncoupled:
         """Note nothing of the reply."""
         del prepared, reply
 
-    def filter(self, prepared: PreparedRequest) -> Filter:
+    def filter(self, prepared: PreparedRequest) -> ReplyFilter:
         """A filter that passes every event."""
         del prepared
         return _Everything()
@@ -65,7 +73,7 @@ class UnsafeUncoupled:
         del prepared
         return body
 
-    def passing(self, principal: Principal) -> Filter:
+    def passing(self, principal: Principal) -> ReplyFilter:
         """A filter that passes every event."""
         del principal
         return _Everything()

@@ -11,7 +11,6 @@ from proxy.aftermath.screens import KnownRules, ScreenMaker
 from proxy.ledger.sessions import Sessions
 from proxy.model.call_judge import ReplyJudge
 from proxy.model.ledger_coupling import AboveFloor, LedgerCoupling
-from proxy.model.memory_seam import Coupling
 from proxy.model.model_replays import ModelReplays
 from proxy.model.reply_healer import ReplyHealer
 from proxy.model.reply_notes import ReplyNotes
@@ -87,7 +86,7 @@ class ModelMemory:
         self.replays.close()
         await self.sessions.close()
 
-    def coupled(self, judging: ReplyJudge, checks: ChecksReplies | None) -> Coupling:
+    def coupled(self, judging: ReplyJudge, checks: ChecksReplies | None) -> LedgerCoupling:
         """The coupling of a model front, by which ledger and withholding see its requests."""
         return LedgerCoupling(
             judging,

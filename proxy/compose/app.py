@@ -40,7 +40,7 @@ from proxy.fronts.model import ROUTES as MODEL_ROUTES
 from proxy.guard.local_guard import LocalGuard
 from proxy.intercept.interceptor import Submits
 from proxy.mcp.relay import RelayLimits
-from proxy.model.memory_seam import Coupling
+from proxy.model.ledger_coupling import LedgerCoupling
 from proxy.model.model_replays import ModelReplays
 from proxy.seams.environment import Embedder, Environment, RandomPool, Serving
 from proxy.seams.operation import Dialect
@@ -95,7 +95,7 @@ class Composition(msgspec.Struct, frozen=True, kw_only=True):
     listen: bool = True
     # A function that wraps the coupling of ledger and withholding around a model front; control
     # runs leave it out.
-    couple: Callable[[Coupling], Coupling] = lambda coupling: coupling
+    couple: Callable[[LedgerCoupling], LedgerCoupling] = lambda coupling: coupling
 
 
 class Sidecar(msgspec.Struct, frozen=True, kw_only=True):

@@ -69,7 +69,7 @@ from proxy.intercept.shadow import Recallable, Shadow, TokenSigner, TokenVerifie
 from proxy.ledger.sessions import COMPACTED_EVERY_S, Sessions
 from proxy.model.call_judge import CallJudge, HostCalls, ReplyJudge, nothing_withheld
 from proxy.model.extraction import Extraction
-from proxy.model.memory_seam import Coupling
+from proxy.model.ledger_coupling import LedgerCoupling
 from proxy.model.model_replays import ModelReplays
 from proxy.model.upstream_model import UpstreamModel
 from proxy.reporting.outbox import POLL_S
@@ -539,7 +539,7 @@ class Services:
     async def model_front(
         self,
         stack: AsyncExitStack,
-        couple: Callable[[Coupling], Coupling] | None,
+        couple: Callable[[LedgerCoupling], LedgerCoupling] | None,
         halt: Callable[[], None],
     ) -> ModelFront:
         """The front for the model APIs of `[[model]]` tables; without `couple` it serves none."""

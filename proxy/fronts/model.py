@@ -16,7 +16,8 @@ from proxy.dialects.strict_json.tolerant import Json, write_body
 from proxy.model.array_stream import KIND, ArrayPieces
 from proxy.model.extraction import Extraction
 from proxy.model.histories import PREVIOUS, Histories, Room, RoomHolder
-from proxy.model.memory_seam import Coupling, PrincipalRequest
+from proxy.model.ledger_coupling import LedgerCoupling
+from proxy.model.memory_seam import PrincipalRequest
 from proxy.model.model_exchange import ModelExchange, Wire
 from proxy.model.model_replays import meant
 from proxy.model.pass_through import PassThrough
@@ -90,7 +91,7 @@ class ModelFront:
         *,
         behind: Mapping[str, UpstreamModel],
         authenticator: Authenticator,
-        coupling: Coupling | None,
+        coupling: LedgerCoupling | None,
         extraction: Extraction,
         halt: Callable[[], None],
         surroundings: Environment,
@@ -362,7 +363,7 @@ class _Served(msgspec.Struct, frozen=True, kw_only=True):
     """One authenticated request, with its path below the model API's name."""
 
     behind: UpstreamModel
-    coupling: Coupling
+    coupling: LedgerCoupling
     incoming: RequestHead
     admitted: AdmittedPrincipal
     rest: str  # the request's path below the prefix of its model API

@@ -15,13 +15,14 @@ from policy.model import Memory, Principal, PrincipalId, Reads
 from proxy.dialects.files.shipped_places import places_with
 from proxy.dialects.model.memory_tools import OfferedTools, keeps_memory
 from proxy.dialects.model.reading import list_of
+from proxy.dialects.model.replies_withheld import ReplyFilter
 from proxy.dialects.model.tools import tools_of
 from proxy.dialects.model.transcript import ModelCall, ModelReply, ModelRequest, Turn
 from proxy.dialects.model.withheld import LeftUnchanged
 from proxy.dialects.strict_json.tolerant import Json
 from proxy.ledger.sessions import RequestFindings, Sessions
 from proxy.model.call_judge import ReplyJudge
-from proxy.model.memory_seam import Filter, PreparedRequest, PrincipalRequest
+from proxy.model.memory_seam import PreparedRequest, PrincipalRequest
 from proxy.model.model_replays import ModelReplays
 from proxy.model.reply_notes import ReplyNotes
 from proxy.places.place_wall import PlaceWall
@@ -130,7 +131,10 @@ QUIET_S: Final = 20.0
 
 
 class LedgerCoupling:
-    """Connects the model front to judge, session ledger and withholding (`Coupling`)."""
+    """Connects the model front to judge, session ledger and withholding.
+
+    Event loop only; any number of requests at once.
+    """
 
     def __init__(
         self,
@@ -159,7 +163,11 @@ class LedgerCoupling:
         self._clean = CleanTurns()
 
     async def prepare(self, asked: PrincipalRequest) -> PreparedRequest:
-        """Wait for undecided candidates, note what enters the context, remove withheld texts."""
+        """Wait for undecided candidates, note what enters the context, remove withheld texts.
+
+        Raises:
+            StorageError: The note of what entered could not be made durable.
+        """
         principal, principal_id = asked.principal, asked.principal.principal_id
         await self._judging.results(asked)
         request = asked.api.read_request(asked.body, asked.readings)
@@ -252,7 +260,10 @@ class LedgerCoupling:
     async def judge(
         self, prepared: PreparedRequest, calls: tuple[ModelCall, ...]
     ) -> tuple[str | None, ...]:
-        """For each call: None to forward it, or a text; a call with a withheld text is refused."""
+        """For each complete call: None to forward it, or the text that the agent gets instead.
+
+        A call with a withheld text is refused.
+        """
         principal_id = prepared.asked.principal.principal_id
         return await self._judging.judge(
             prepared,
@@ -272,7 +283,7 @@ class LedgerCoupling:
             ids = tuple(one.memory_id for one in prepared.memories if one.memory_id is not None)
             self._checks.replied(principal, reply.reply_id, reply.said, ids)
 
-    def filter(self, prepared: PreparedRequest) -> Filter:
+    def filter(self, prepared: PreparedRequest) -> ReplyFilter:
         """A filter that removes withheld texts from the events of one streamed reply."""
         asked = prepared.asked
         return self._withholding.reply(
@@ -302,7 +313,7 @@ class LedgerCoupling:
             asked.principal.principal_id, asked.api.name, body, prepared.conversation
         )
 
-    def passing(self, principal: Principal) -> Filter:
+    def passing(self, principal: Principal) -> ReplyFilter:
         """A filter that removes withheld texts from a stream of an unknown API's events."""
         return self._withholding.reply(principal.principal_id, "")
 

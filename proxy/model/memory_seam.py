@@ -1,12 +1,10 @@
-"""The interface through which the model front asks memory what to do with a request.
+"""A model request as the model front gives it to memory, and as it gets it back.
 
-The front only transports and edits. An implementation of this interface decides what entered a
-context, what is withheld from the context, and which tool call may write.
+The front only transports and edits. `LedgerCoupling` decides what entered a context, what is
+withheld from the context, and which tool call may write.
 """
 
 from __future__ import annotations
-
-from typing import Protocol
 
 import msgspec
 
@@ -15,13 +13,8 @@ from proxy.dialects.mcp.maps import ToolMap
 from proxy.dialects.model.api import ModelApi
 from proxy.dialects.model.memory_tools import Maps
 from proxy.dialects.model.reading import AFRESH, Readings
-from proxy.dialects.model.transcript import (
-    ModelCall,
-    ModelReply,
-    ModelRequest,
-)
+from proxy.dialects.model.transcript import ModelRequest
 from proxy.dialects.model.withheld import LeftUnchanged
-from proxy.dialects.sse import Event
 from proxy.dialects.strict_json.tolerant import Json
 from proxy.seams.guard import HostCall
 from proxy.withhold.request_withholding import NOWHERE, Conversation
@@ -70,65 +63,3 @@ class PreparedRequest(msgspec.Struct, frozen=True, kw_only=True):
     leave: LeftUnchanged = LeftUnchanged()
     # The call that a hook of the agent's host reports; no other part of the conversation is known.
     hooked: HostCall | None = None
-
-
-class Filter(Protocol):
-    """Removes withheld texts from the events of one reply."""
-
-    def feed(self, event: Event) -> list[Event]:
-        """Take the next event; return the events to forward now."""
-        ...
-
-    def end(self) -> list[Event]:
-        """Return the events that still wait, at the end of a stream."""
-        ...
-
-
-class Coupling(Protocol):
-    """Connects the model front to memory. Event loop only; any number of requests at once."""
-
-    async def prepare(self, asked: PrincipalRequest) -> PreparedRequest:
-        """Wait for undecided candidates, note what enters the context, remove withheld texts.
-
-        Raises:
-            StorageError: The note of what entered could not be made durable.
-        """
-        ...
-
-    async def judge(
-        self, prepared: PreparedRequest, calls: tuple[ModelCall, ...]
-    ) -> tuple[str | None, ...]:
-        """For each complete call: None to forward it, or the text that the agent gets instead."""
-        ...
-
-    async def replied(self, prepared: PreparedRequest, reply: ModelReply) -> None:
-        """Note the model's words and calls, before the agent can act on them."""
-        ...
-
-    def filter(self, prepared: PreparedRequest) -> Filter:
-        """A filter that removes withheld texts from the events of one streamed reply."""
-        ...
-
-    async def settled(self, principal: Principal) -> None:
-        """Wait for undecided candidates, so that what is sent later respects their verdicts."""
-        ...
-
-    def withholds(self, principal: Principal) -> bool:
-        """Whether any text is withheld from this principal."""
-        ...
-
-    def carries(self, principal: Principal, text: str) -> bool:
-        """Whether a text contains a text that is withheld from this principal."""
-        ...
-
-    def sieved(self, principal: Principal, value: Json) -> Json:
-        """A JSON value without refused texts, for routes that ask no model."""
-        ...
-
-    def said(self, prepared: PreparedRequest, body: dict[str, Json]) -> dict[str, Json]:
-        """A whole reply with its withheld texts removed; its calls have been judged already."""
-        ...
-
-    def passing(self, principal: Principal) -> Filter:
-        """A filter that removes withheld texts from a stream of an unknown API's events."""
-        ...

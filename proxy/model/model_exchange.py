@@ -18,12 +18,14 @@ from proxy.dialects.model.api import Editor, ModelApi, continued
 from proxy.dialects.model.one_reading import straight_event, straight_object
 from proxy.dialects.model.openai.responses_stream import ResponsesEditor, with_output
 from proxy.dialects.model.reading import list_of, repeats, text_of
+from proxy.dialects.model.replies_withheld import ReplyFilter
 from proxy.dialects.model.stream import CallDecision
 from proxy.dialects.model.transcript import ModelCall, ModelReply
 from proxy.dialects.sse import Event
 from proxy.dialects.strict_json.tolerant import Json, read_body, write_body
 from proxy.model.extraction import BackendReply, Extraction
-from proxy.model.memory_seam import Coupling, Filter, PreparedRequest, PrincipalRequest
+from proxy.model.ledger_coupling import LedgerCoupling
+from proxy.model.memory_seam import PreparedRequest, PrincipalRequest
 from proxy.model.redactor import Redactor
 from proxy.model.reply_healer import HealedReply
 from proxy.model.stored_replies import CallDecider
@@ -65,7 +67,7 @@ class ModelExchange:
         asked: PrincipalRequest,
         wire: Wire,
         *,
-        coupling: Coupling,
+        coupling: LedgerCoupling,
         extraction: Extraction,
         halt: Callable[[], None],
         clock_ns: Callable[[], int],
@@ -306,7 +308,7 @@ class ModelExchange:
     def _read_reply(self, raw: bytes) -> ModelReply:
         return self.api.read_reply(straight_object(_read(raw)))
 
-    def filter(self) -> Filter:
+    def filter(self) -> ReplyFilter:
         """A new filter that removes withheld texts from the events of the reply."""
         return self._coupling.filter(self.current)
 
@@ -404,7 +406,9 @@ class StreamedReply:
         async for events in events_of(self._turn.wire.behind.pieces(reply, self._turn.due_s)):
             yield events
 
-    async def _edited(self, events: Sequence[Event | None], clean: Filter) -> AsyncGenerator[bytes]:
+    async def _edited(
+        self, events: Sequence[Event | None], clean: ReplyFilter
+    ) -> AsyncGenerator[bytes]:
         """The bytes to forward; no event after a call is forwarded before the call is judged.
 
         None in `events` marks the end of the stream. A text that a verdict refuses is withheld from
@@ -430,7 +434,7 @@ class StreamedReply:
             yield out
 
 
-def _cleaned(event: Event | None, clean: Filter) -> list[Event]:
+def _cleaned(event: Event | None, clean: ReplyFilter) -> list[Event]:
     return clean.end() if event is None else clean.feed(straight_event(event))
 
 

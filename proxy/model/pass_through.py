@@ -8,7 +8,7 @@ from contextlib import AsyncExitStack
 
 import msgspec
 
-from proxy.model.memory_seam import Filter
+from proxy.dialects.model.replies_withheld import ReplyFilter
 from proxy.model.model_exchange import EVENTS, Wire
 from proxy.model.redactor import Redactor
 from proxy.model.stored_replies import StoredReplyEditor
@@ -21,7 +21,7 @@ from proxy.transport.exchange import Pieces
 class PassThrough:
     """Forwards one request upstream, and its answer to the agent."""
 
-    def __init__(self, clearing: Redactor, clean: Filter, fetched: StoredReplyEditor) -> None:
+    def __init__(self, clearing: Redactor, clean: ReplyFilter, fetched: StoredReplyEditor) -> None:
         """`clean` filters an answer that is a stream of events; `fetched` edits any other."""
         self._clearing = clearing
         self._clean = clean
@@ -59,7 +59,7 @@ class PassThrough:
         raise UpstreamError("the server behind broke off its answer")
 
 
-async def _cleaned(pieces: AsyncIterator[bytes], clean: Filter) -> AsyncGenerator[bytes]:
+async def _cleaned(pieces: AsyncIterator[bytes], clean: ReplyFilter) -> AsyncGenerator[bytes]:
     """The bytes of a stream's events.
 
     Each event loses the texts that are withheld at the moment when the event arrives.

@@ -16,7 +16,7 @@ from proxy.dialects.model.bodies import (
     target_carries,
 )
 from proxy.dialects.strict_json.tolerant import Json
-from proxy.model.memory_seam import Coupling
+from proxy.model.ledger_coupling import LedgerCoupling
 from proxy.model.upstream_model import shown_headers
 from proxy.seams.faults import MalformedRequest
 from proxy.seams.operation import HttpRequest
@@ -40,7 +40,7 @@ class Redactor:
     Event loop only.
     """
 
-    def __init__(self, coupling: Coupling, principal: Principal) -> None:
+    def __init__(self, coupling: LedgerCoupling, principal: Principal) -> None:
         self._coupling = coupling
         self._principal = principal
 

@@ -17,7 +17,8 @@ from proxy.dialects.model.reading import list_of, repeats
 from proxy.dialects.model.stream import CallDecision, CompleteCall
 from proxy.dialects.model.transcript import ContextText, ModelCall, ModelReply
 from proxy.dialects.strict_json.tolerant import Json, read_json, write_body
-from proxy.model.memory_seam import Coupling, PreparedRequest, PrincipalRequest
+from proxy.model.ledger_coupling import LedgerCoupling
+from proxy.model.memory_seam import PreparedRequest, PrincipalRequest
 from proxy.seams.faults import MalformedRequest, UpstreamError
 from proxy.transport.responses import AnswerFailure, attempt
 
@@ -33,7 +34,7 @@ class CallDecider:
     Event loop only.
     """
 
-    def __init__(self, coupling: Coupling, halt: Callable[[], None]) -> None:
+    def __init__(self, coupling: LedgerCoupling, halt: Callable[[], None]) -> None:
         self._coupling = coupling
         self._halt = halt
         self._told_calls: set[str] = set()
@@ -102,7 +103,7 @@ class StoredReplyEditor:
 
     def __init__(
         self,
-        coupling: Coupling,
+        coupling: LedgerCoupling,
         halt: Callable[[], None],
         asked: Callable[[ModelApi], PrincipalRequest],
     ) -> None:

@@ -23,7 +23,7 @@ from policy.gate import GATE, Gate
 from policy.model import Channel, Claims, PrincipalId
 from proxy.compose.app import Composition, Sidecar, compose, no_failpoint
 from proxy.intercept.interceptor import Submits
-from proxy.model.memory_seam import Coupling
+from proxy.model.ledger_coupling import LedgerCoupling
 from proxy.settings.load import load_settings
 from proxy.settings.values import Address
 from proxy.transport.auth import mint_key
@@ -269,7 +269,7 @@ def composed(system: System, bench: Bench, extras: Extras) -> Composition:
     return Composition(gate=late, placing=placing, failpoint=extras.failpoint, couple=_uncoupled)
 
 
-def _uncoupled(_coupling: Coupling) -> Coupling:
+def _uncoupled(_coupling: LedgerCoupling) -> LedgerCoupling:
     """A coupling that lets everything pass, as a plain proxy would."""
     return UnsafeUncoupled()
 

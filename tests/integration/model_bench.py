@@ -14,6 +14,7 @@ import msgspec
 from policy.model import Principal
 from proxy.compose.app import Composition
 from proxy.dialects.model.reading import list_of
+from proxy.dialects.model.replies_withheld import ReplyFilter
 from proxy.dialects.model.transcript import ModelCall, ModelReply
 from proxy.dialects.sse import Event
 from proxy.dialects.strict_json.tolerant import Json as AnyJson
@@ -150,7 +151,7 @@ def call(name: str, **arguments: AnyJson) -> str:
     return f"CALL {name} {json.dumps(arguments)} ENDCALL"
 
 
-class ScriptedFilter:
+class ScriptedFilter(ReplyFilter):
     """Takes the refused word out of every event that holds it whole."""
 
     def __init__(self, coupling: ScriptedCoupling) -> None:
