@@ -32,7 +32,8 @@ from proxy.admin.wire.registered import (
 )
 from proxy.admin.wire.route import Empty, TenantQuery
 from proxy.aftermath.canaries import Canaries
-from proxy.seams.cases import AsksJudges, ReplayedMemory
+from proxy.aftermath.judges import Judges
+from proxy.seams.cases import ReplayedMemory
 from proxy.seams.environment import Environment
 from proxy.seams.faults import MalformedRequest, NotFound
 from storage.features.registered import PutAnchor
@@ -60,7 +61,7 @@ class Registrar:
         writer: MemoryWriter,
         surroundings: Environment,
         canaries: Canaries | None,
-        judges: AsksJudges,
+        judges: Judges,
     ) -> None:
         """`canaries` is None if the store embeds no text, because it can search for no question."""
         self._canaries = canaries

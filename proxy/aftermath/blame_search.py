@@ -25,6 +25,7 @@ from policy.after.rule_judge import RuleJudge
 from policy.model import Hit, MemoryId, PrincipalId
 from policy.text.whole_words import EntryError
 from policy.verdict import InvariantBroken
+from proxy.aftermath.judges import Judges
 from proxy.aftermath.replay import (
     Evidence,
     NothingKept,
@@ -36,7 +37,7 @@ from proxy.aftermath.replay import (
     suspects_among,
 )
 from proxy.aftermath.rules import OpenedSignals, accused, fit_texts, rules_for
-from proxy.seams.cases import AsksJudges, OnConviction, ReplayedMemory, ReplaysModels, Signal
+from proxy.seams.cases import OnConviction, ReplayedMemory, ReplaysModels, Signal
 from proxy.seams.environment import Environment
 from proxy.seams.faults import MalformedRequest
 from proxy.seams.waits import beside
@@ -94,7 +95,7 @@ class _Line:
 
 
 class BlameSearch:
-    """Opens cases for signals, and searches each case's memories for the culprits (`OpensCases`).
+    """Opens cases for signals, and searches each case's memories for the culprits.
 
     Event loop only; work that may take a millisecond runs on a thread.
     """
@@ -105,7 +106,7 @@ class BlameSearch:
         cases: Cases,
         replays: Replays,
         reader: MemoryReader,
-        judges: AsksJudges,
+        judges: Judges,
         surroundings: Environment,
         models: ReplaysModels,
         on_conviction: OnConviction = ON_CONVICTION,
@@ -135,9 +136,13 @@ class BlameSearch:
     # ---- methods that other rooms call -----------------------------------------------------------
 
     async def open_case(self, signal: Signal) -> str | None:
-        """Open a case for a signal; return the id of the case.
+        """Open a case for a signal that an answer was wrong.
 
-        The case is on disk when this returns; its replays follow later.
+        Returns the id of the case, or of the open case about the same answer; None if no case
+        opens. The case is durable when this returns; no answer is replayed before it is.
+
+        Raises:
+            StoreUnavailable: The case could not be made durable.
         """
         return await self._open(signal, whole_cause=False)
 

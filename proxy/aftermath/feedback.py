@@ -12,7 +12,8 @@ from typing import Final
 
 from policy.after.matchers import kind_of, opens_case
 from policy.model import Channel, MemoryId, Principal, PrincipalId, Tenant
-from proxy.seams.cases import OpensCases, Signal
+from proxy.aftermath.blame_search import BlameSearch
+from proxy.seams.cases import Signal
 from proxy.seams.environment import Environment
 from proxy.seams.faults import MalformedRequest, NotFound, RateLimited
 from proxy.seams.operation import FeedbackResult, GiveFeedback
@@ -40,7 +41,7 @@ class FeedbackIntake:
         failures: Failures,
         reader: MemoryReader,
         recalls: RecallLedger,
-        cases: OpensCases,
+        cases: BlameSearch,
         surroundings: Environment,
     ) -> None:
         self._failures = failures

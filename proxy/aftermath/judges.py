@@ -62,7 +62,7 @@ class UnheardError(Exception):
 
 
 class Judges:
-    """Asks callers' judges, by their programs or URLs (`AsksJudges`).
+    """Asks callers' judges, by their programs or URLs.
 
     Event loop only; at most four judges are asked at once, and further questions wait. While this
     process does not hold the store (`holds`), none is asked.
@@ -97,7 +97,9 @@ class Judges:
     async def ask(
         self, name: str, *, case: str, question: str, memories: Sequence[ReplayedMemory]
     ) -> Opinion:
-        """Ask a judge whether the answer to a question fails with exactly these memories.
+        """Ask a judge, within its deadline, whether an answer from exactly these memories fails.
+
+        If the judge fails, hangs or cannot be parsed, its opinion is unknown; nothing is raised.
 
         Raises:
             KeyError: No judge has this name.

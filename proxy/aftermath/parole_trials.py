@@ -18,10 +18,11 @@ from policy.query import EVERYTHING
 from policy.text.whole_words import EntryError
 from policy.trust.score import TrustLevel
 from proxy.aftermath.canaries import CANARY_FRONT, FOUND_MAX
+from proxy.aftermath.judges import Judges
 from proxy.aftermath.replay import Evidence, NothingKept, Replays
 from proxy.aftermath.rule_signals import judged_memory
 from proxy.aftermath.rules import OpenedSignals, accused, rules_for
-from proxy.seams.cases import AsksJudges, ReplayedMemory, Signal
+from proxy.seams.cases import ReplayedMemory, Signal
 from proxy.seams.environment import Embedder
 from storage.features.cases import Case
 from storage.features.parole import (
@@ -52,7 +53,7 @@ class Trials:
         *,
         replays: Replays,
         reader: MemoryReader,
-        judges: AsksJudges,
+        judges: Judges,
         spoken: OpenedSignals,
         embedder: Embedder | None,
     ) -> None:

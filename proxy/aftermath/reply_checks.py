@@ -13,13 +13,14 @@ from collections import deque
 from collections.abc import AsyncGenerator, Callable, Iterable
 from contextlib import asynccontextmanager
 from hashlib import blake2b
-from typing import Final, Protocol
+from typing import Final
 
 import msgspec
 
 from policy.after.matchers import SignalKind
 from policy.bounded import Bounded
 from policy.model import Memory, MemoryId, Principal, PrincipalId, Tenant
+from proxy.aftermath.blame_search import BlameSearch
 from proxy.aftermath.rule_signals import RuleSignals
 from proxy.aftermath.rule_watch import going_on
 from proxy.aftermath.screens import KnownRules, TenantRules
@@ -36,22 +37,6 @@ SETTLED_S: Final = 10.0
 HEALED_S: Final = 10.0
 """How long a reply that is not shown yet is delayed at most until its cases end."""
 _LOOKED_AT_MAX: Final = 4_096
-
-
-class SeesCasesThrough(Protocol):
-    """Waits for the end of cases, and reports on them."""
-
-    async def over(self, case_id: str) -> None:
-        """Wait until a case has ended or needs a person."""
-        ...
-
-    async def still_wrong(self, case_id: str) -> None:
-        """Mark a case as needing a person, because hiding its culprits did not help."""
-        ...
-
-    async def unfinished(self, case_id: str) -> bool:
-        """Whether a case is under way or waits for a person."""
-        ...
 
 
 class FinishedReply(msgspec.Struct, frozen=True, kw_only=True):
@@ -81,7 +66,7 @@ class ReplyChecks:
         reader: MemoryReader,
         rules: KnownRules,
         signals: RuleSignals,
-        cases: SeesCasesThrough,
+        cases: BlameSearch,
     ) -> None:
         self._reader = reader
         self._rules = rules

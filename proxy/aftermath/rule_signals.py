@@ -12,7 +12,8 @@ from policy.after.rule_judge import JudgedMemory, RegisteredRule
 from policy.anchors import content_words, line_of_name, lines_of
 from policy.model import HistoryEntry, Memory, MemoryId, PrincipalId, Tenant
 from policy.text.skeleton import skeleton
-from proxy.seams.cases import OpensCases, Signal
+from proxy.aftermath.blame_search import BlameSearch
+from proxy.seams.cases import Signal
 from proxy.seams.environment import Environment
 from storage.features.failures import Failure, Failures, JoinCase
 from storage.values import Anchor
@@ -33,7 +34,9 @@ _CONTENT_WORDS_MIN: Final = 3
 class RuleSignals:
     """Records signals of rules as failures, and opens cases for them. Event loop only."""
 
-    def __init__(self, *, failures: Failures, cases: OpensCases, surroundings: Environment) -> None:
+    def __init__(
+        self, *, failures: Failures, cases: BlameSearch, surroundings: Environment
+    ) -> None:
         self._failures = failures
         self._cases = cases
         self._out = surroundings

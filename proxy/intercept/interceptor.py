@@ -51,10 +51,8 @@ from proxy.embed.embedding import takes_client_vectors, unit_vector
 from proxy.intercept.budgets import Sizes, WriteCounts, sizes_of
 from proxy.intercept.shadow import (
     Recallable,
-    Sees,
     Shadow,
     TokenVerifier,
-    Watches,
     seen_of,
     shown_of,
     stored_of,
@@ -67,12 +65,14 @@ from proxy.intercept.verdict_events import (
     verdict_event,
 )
 from proxy.intercept.written import judged, not_judged, within_one_answer
+from proxy.ledger.sessions import Sessions
 from proxy.seams.access import access_of
 from proxy.seams.environment import Embedder, Environment
 from proxy.seams.faults import MalformedRequest, RateLimited
 from proxy.seams.guard import RefusedCall
 from proxy.seams.operation import Proposal, WrittenItem
 from proxy.withhold.convictions import Convictions
+from proxy.withhold.withholding import Withholding
 from storage.features.trust import RecordOutcome
 from storage.ground.errors import OutcomeUnknown, StorageError, StoreUnavailable
 from storage.interfaces import MemoryReader, MemoryWriter
@@ -138,8 +138,8 @@ class Interceptor:
         budgets: WriteCounts,
         tokens: TokenVerifier,
         ruleset: Callable[[], Ruleset],
-        sessions: Sees | None,
-        watches: Watches | None,
+        sessions: Sessions | None,
+        watches: Withholding | None,
         outcomes: MemoryWriter,
         convictions: Convictions,
         surroundings: Environment,
@@ -326,7 +326,7 @@ class Interceptor:
         return [task.result() for task in tasks]
 
     async def _watched(
-        self, chunk: list[_Intercepted | WrittenItem], watches: Watches
+        self, chunk: list[_Intercepted | WrittenItem], watches: Withholding
     ) -> list[_Intercepted | WrittenItem]:
         """Report the candidates to withholding; return the candidates, which it may change."""
         found = [one.submission for one in chunk if isinstance(one, _Intercepted)]

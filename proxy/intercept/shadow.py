@@ -11,7 +11,6 @@ token's content and its signed bytes are in `policy.tokens`; the keys are used h
 from __future__ import annotations
 
 import secrets
-from typing import Protocol
 
 import msgspec
 from cryptography.exceptions import InvalidSignature
@@ -22,7 +21,7 @@ from policy.canonical import canonical_bytes, digest_of
 from policy.facts import AnchorProbe, TokenState
 from policy.labels.derive import Seen, effective_class, read_candidate
 from policy.labels.forwarded_call import call_of
-from policy.model import Candidate, ChangeKind, Memory, MemoryClass, PrincipalId, Tenant
+from policy.model import Candidate, ChangeKind, Memory, MemoryClass, Tenant
 from policy.text.skeleton import skeleton
 from policy.tokens import (
     PromotionToken,
@@ -36,38 +35,14 @@ from policy.tokens import (
     token_state,
 )
 from proxy.embed.embedding import takes_client_vectors
+from proxy.ledger.sessions import Sessions
 from proxy.seams.environment import Embedder
-from proxy.seams.guard import Join
 from proxy.seams.operation import Proposal
-from storage.ground.errors import StorageError
 from storage.interfaces import MemoryReader
 from storage.questions import AnsweredQuestion
 from storage.values import (
     Anchor,
-    Outcome,
-    Submission,
 )
-
-
-class Watches(Protocol):
-    """Is called with every candidate before and after its verdict (`proxy.withhold`)."""
-
-    async def begun(self, submissions: list[Submission]) -> list[Submission]:
-        """Note candidates before their verdict; return the candidates to judge.
-
-        The returned candidates may be changed ones.
-
-        Raises:
-            StoreUnavailable: None of the candidates may be judged.
-        """
-        ...
-
-    def ended(self, submission: Submission, result: Outcome | StorageError | None) -> None:
-        """Note that a candidate was decided, or could not be decided.
-
-        `result` is None if no one waits for the answer any more.
-        """
-        ...
 
 
 class _Asked:
@@ -290,27 +265,7 @@ def stored_of(reader: MemoryReader, candidate: Candidate) -> Memory | None:
     return reader.get(candidate.tenant, candidate.memory_id)
 
 
-class Sees(Protocol):
-    """The part of the session ledger that the interceptor uses.
-
-    Event loop only; neither method waits.
-    """
-
-    def seen(
-        self,
-        principal_id: PrincipalId,
-        texts: tuple[str, ...],
-        join: Join | None,
-    ) -> Seen | None:
-        """The sessions' evidence about a candidate with these texts; None if there is none."""
-        ...
-
-    def wrote(self, principal_id: PrincipalId, seen: Seen, outcome: Outcome) -> None:
-        """Note the verdict on a candidate, which the operator's view of its session shows."""
-        ...
-
-
-def seen_of(sessions: Sees | None, candidate: Candidate, proposal: Proposal) -> Seen | None:
+def seen_of(sessions: Sessions | None, candidate: Candidate, proposal: Proposal) -> Seen | None:
     """The ledger's evidence about a candidate: its session, and who first said its words."""
     if sessions is None:
         # Without a ledger there is no evidence, so the candidate's text is not even read.

@@ -75,21 +75,6 @@ class TakesFeedback(Protocol):
         ...
 
 
-class OpensCases(Protocol):
-    """Opens cases, each of which searches for the culprits of one wrong answer. Event loop only."""
-
-    async def open_case(self, signal: Signal) -> str | None:
-        """Open a case for a signal that an answer was wrong.
-
-        Returns the id of the case, or of the open case about the same answer; None if no case
-        opens. The case is durable when this returns; no answer is replayed before it is.
-
-        Raises:
-            StoreUnavailable: The case could not be made durable.
-        """
-        ...
-
-
 class ChecksReplies(Protocol):
     """Compares finished replies with the anchors that operators registered. Event loop only."""
 
@@ -224,33 +209,5 @@ class ReplaysModels(Protocol):
 
         A text that a `present` memory has too stays. None if the model fails, is too slow, cannot
         be parsed, or answers no text; nothing is raised. No tool call of the reply is made.
-        """
-        ...
-
-
-class AsksJudges(Protocol):
-    """Asks the callers' judges, by name. Event loop only; several may be asked at once."""
-
-    def names(self) -> tuple[str, ...]:
-        """The names of the judges that are configured, in their order."""
-        ...
-
-    def deterministic(self, name: str) -> bool:
-        """Whether the judge is configured as one that gives equal answers to equal questions.
-
-        Raises:
-            KeyError: No judge has this name.
-        """
-        ...
-
-    async def ask(
-        self, name: str, *, case: str, question: str, memories: Sequence[ReplayedMemory]
-    ) -> Opinion:
-        """Ask the judge, within its deadline, about an answer from exactly these memories.
-
-        If the judge fails, hangs or cannot be parsed, its opinion is unknown; nothing is raised.
-
-        Raises:
-            KeyError: No judge has this name.
         """
         ...

@@ -215,7 +215,27 @@ DeletesUpstream: TypeAlias = Callable[
 ]
 
 
-class Guard(Protocol):
+class RecordsOutcomes(Protocol):
+    """Records what became of calls. Event loop only; raises as `Guard` does."""
+
+    async def settle(
+        self,
+        principal: Principal,
+        server: str,
+        settled: tuple[tuple[CandidateId, ForwardStatus], ...],
+    ) -> None:
+        """Record the outcome of sent items: one result leaf each.
+
+        A repeated report counts once.
+        """
+        ...
+
+    async def refused(self, principal: Principal, call: RefusedCall) -> None:
+        """Record a call that was refused unjudged, for telemetry alone."""
+        ...
+
+
+class Guard(RecordsOutcomes, Protocol):
     """Everything a relay may ask. Any number of calls at once; event loop only.
 
     Every method raises `StorageError` where the sidecar cannot answer, so that a relay refuses
@@ -230,26 +250,10 @@ class Guard(Protocol):
         """
         ...
 
-    async def settle(
-        self,
-        principal: Principal,
-        server: str,
-        settled: tuple[tuple[CandidateId, ForwardStatus], ...],
-    ) -> None:
-        """Record the outcome of sent items: one result leaf each.
-
-        A repeated report counts once.
-        """
-        ...
-
     async def sift(
         self, principal: Principal, server: str, strings: tuple[str, ...]
     ) -> tuple[bool, ...]:
         """Check the strings of a read's answer; return True for each that must be withheld."""
-        ...
-
-    async def refused(self, principal: Principal, call: RefusedCall) -> None:
-        """Record a call that was refused unjudged, for telemetry alone."""
         ...
 
     async def saw(self, principal: Principal, segment: RelayedText) -> None:
@@ -271,7 +275,7 @@ class Guard(Protocol):
         ...
 
 
-class GuardAhead(Protocol):
+class GuardAhead(RecordsOutcomes, Protocol):
     """What a model front asks of the guard about a model's calls before the agent makes them.
 
     Event loop only; raises as `Guard` does.
@@ -281,10 +285,6 @@ class GuardAhead(Protocol):
 
     async def judge_ahead(self, principal: Principal, call: GuardedCall) -> tuple[ItemVerdict, ...]:
         """Judge as `Guard.judge` does, but never reuse the verdicts of an earlier, equal call."""
-        ...
-
-    async def refused(self, principal: Principal, call: RefusedCall) -> None:
-        """Record a call that was refused unjudged, as `Guard.refused` does."""
         ...
 
     def server_of(self, principal: Principal, host_name: str) -> str | None:
@@ -321,13 +321,4 @@ class GuardAhead(Protocol):
 
     async def ended(self, principal: Principal, call_id: str, state: ForwardStatus) -> None:
         """Record the outcome of a call that was handed over, unless a relay has taken it over."""
-        ...
-
-    async def settle(
-        self,
-        principal: Principal,
-        server: str,
-        settled: tuple[tuple[CandidateId, ForwardStatus], ...],
-    ) -> None:
-        """Record outcomes, as `Guard.settle` does."""
         ...

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Coroutine
-from typing import Final, Protocol
+from typing import Final
 
 from policy.model import CandidateId, Principal
 from policy.verdict import InvariantBroken
@@ -20,6 +20,7 @@ from proxy.seams.guard import (
     Guard,
     GuardedCall,
     ItemVerdict,
+    RecordsOutcomes,
     UnsettledItem,
 )
 from storage.ground.errors import StorageError, StoreUnavailable
@@ -35,19 +36,6 @@ SETTLE_TRIES: Final = 60
 
 class NoGate(StoreUnavailable):
     """No process serves the gate. The text is the reason, and quotes nothing of what was asked."""
-
-
-class Settles(Protocol):
-    """The part of a guard that records outcomes."""
-
-    async def settle(
-        self,
-        principal: Principal,
-        server: str,
-        settled: tuple[tuple[CandidateId, ForwardStatus], ...],
-    ) -> None:
-        """Record outcomes, as `Guard.settle` does."""
-        ...
 
 
 async def judge(asks: Asks, principal: Principal, call: GuardedCall) -> tuple[ItemVerdict, ...]:
@@ -74,7 +62,7 @@ def admitted_of(judged: tuple[ItemVerdict, ...]) -> tuple[CandidateId, ...]:
 
 
 async def record(
-    guard: Settles,
+    guard: RecordsOutcomes,
     principal: Principal,
     server: str,
     candidate_ids: tuple[CandidateId, ...],

@@ -14,9 +14,11 @@ from policy.gate import Gate
 from proxy.compose.agent_memory import convictions_of
 from proxy.intercept.budgets import Topics, WriteCounts
 from proxy.intercept.interceptor import Interceptor
-from proxy.intercept.shadow import Sees, Shadow, TokenVerifier, Watches
+from proxy.intercept.shadow import Shadow, TokenVerifier
+from proxy.ledger.sessions import Sessions
 from proxy.seams.environment import Embedder, Environment
 from proxy.seams.pace import Pace
+from proxy.withhold.withholding import Withholding
 from storage.embedded import EmbeddedStore, open_embedded
 from storage.interfaces import MemoryReader
 from telemetry.events import Event, TraceContext
@@ -43,8 +45,8 @@ def wired(
     root: Path,
     gate: Gate,
     embedder: str = "static",
-    sessions: Sees | None = None,
-    watches: Callable[[EmbeddedStore], Watches] | None = None,
+    sessions: Sessions | None = None,
+    watches: Callable[[EmbeddedStore], Withholding] | None = None,
     *,
     pace: Pace | None = None,
     reader: Callable[[MemoryReader], MemoryReader] | None = None,

@@ -19,7 +19,7 @@ from proxy.aftermath.blame_search import ON_CONVICTION, BlameSearch
 from proxy.aftermath.judges import Judges
 from proxy.aftermath.replay import NothingKept, Replays
 from proxy.model.model_replays import ModelReplays
-from proxy.seams.cases import AsksJudges, OnConviction, Opinion, ReplayedMemory, Signal
+from proxy.seams.cases import OnConviction, Opinion, ReplayedMemory, Signal
 from proxy.seams.environment import Environment
 from proxy.seams.faults import MalformedRequest
 from proxy.settings.after import NO_REPLAY
@@ -50,7 +50,7 @@ QUESTION = vector_of("where is the office")
 HIDES = OnConviction(judges_propose=False)
 
 
-class Judge:
+class Judge(Judges):
     """A caller's judge that is a function of the texts it is shown."""
 
     def __init__(self, fails: Callable[[frozenset[str]], bool | None], why: str = "") -> None:
@@ -80,7 +80,7 @@ class Told(list["Event"]):
 @asynccontextmanager
 async def blaming(
     store: EmbeddedStore,
-    judges: AsksJudges | None = None,
+    judges: Judges | None = None,
     told: Told | None = None,
     acts: OnConviction = ON_CONVICTION,
 ) -> AsyncGenerator[BlameSearch]:
@@ -170,7 +170,7 @@ def found(store: EmbeddedStore, limit: int = 50) -> set[str]:
 def run(
     store: EmbeddedStore,
     limit: int = 5,
-    judges: AsksJudges | None = None,
+    judges: Judges | None = None,
     told: Told | None = None,
     *,
     acts: OnConviction = ON_CONVICTION,

@@ -14,6 +14,7 @@ import pytest
 from policy.after.matchers import Grade, SignalKind
 from policy.gate import GATE
 from policy.model import ChangeKind, Channel, MemoryId, Principal, PrincipalId, Tenant
+from proxy.aftermath.blame_search import BlameSearch
 from proxy.aftermath.feedback import PER_DAY_MAX, FeedbackIntake
 from proxy.seams.cases import Signal
 from proxy.seams.faults import MalformedRequest, NotFound, RateLimited
@@ -27,7 +28,7 @@ PERSON = Principal(principal_id=PrincipalId("ada"), tenant=AGENT.tenant, channel
 SECRET = "the vault code is 7319"
 
 
-class Cases:
+class Cases(BlameSearch):
     """Opens a case for each signal, and remembers the signals."""
 
     def __init__(self) -> None:

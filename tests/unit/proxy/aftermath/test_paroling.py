@@ -31,7 +31,7 @@ from proxy.aftermath.parole_trials import ParoleResult, ParoleTrials, Probations
 from proxy.aftermath.replay import Replays
 from proxy.aftermath.rules import OpenedSignals
 from proxy.model.model_replays import ModelReplays
-from proxy.seams.cases import RULES, AsksJudges
+from proxy.seams.cases import RULES
 from proxy.seams.environment import Environment
 from proxy.settings.after import NO_REPLAY
 from storage.audit import OperatorLeaf, decode_leaf
@@ -83,9 +83,7 @@ class Near:
 class Way:
     """Blame and parole over one store, with what the two share."""
 
-    def __init__(
-        self, bench: Bench, store: EmbeddedStore, judges: AsksJudges | None = None
-    ) -> None:
+    def __init__(self, bench: Bench, store: EmbeddedStore, judges: Judges | None = None) -> None:
         self.bench, self.store = bench, store
         numbers = iter(range(1, 1_000_000))
         surroundings = Environment(

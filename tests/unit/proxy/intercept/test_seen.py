@@ -22,7 +22,7 @@ from policy.model import (
     Tenant,
 )
 from policy.verdict import Reason
-from proxy.intercept.shadow import Sees
+from proxy.ledger.sessions import Sessions
 from proxy.seams.guard import Join
 from proxy.seams.operation import Proposal, WrittenItem
 from storage.audit import VerdictLeaf, decode_leaf
@@ -34,7 +34,7 @@ ADA = Principal(principal_id=PrincipalId("ada"), tenant=Tenant("t"))
 SESSION = "0f" * 16
 
 
-class Told:
+class Told(Sessions):
     """Answers as it was told to, and keeps what it was asked."""
 
     def __init__(self, answer: Seen) -> None:
@@ -42,9 +42,7 @@ class Told:
         self.asked: list[tuple[tuple[str, ...], Join | None]] = []
         self.outcomes: list[tuple[Seen, Outcome]] = []
 
-    def seen(
-        self, principal_id: PrincipalId, texts: tuple[str, ...], join: Join | None
-    ) -> Seen | None:
+    def seen(self, principal_id: PrincipalId, texts: tuple[str, ...], join: Join | None) -> Seen:
         assert principal_id == ADA.principal_id
         self.asked.append((texts, join))
         return self.answer
@@ -87,7 +85,7 @@ def last_leaf(live: Wired) -> VerdictLeaf:
     ],
 )
 async def test_what_was_seen_is_the_label_in_the_answer_and_in_the_trace(
-    tmp_path: Path, sessions: Sees | None, source: SourceKind, basis: Basis, session: str
+    tmp_path: Path, sessions: Sessions | None, source: SourceKind, basis: Basis, session: str
 ) -> None:
     with wired(tmp_path, GATE, sessions=sessions) as live:
         proposal = create("Ada prefers tea.", claimed_source=SourceKind.OPERATOR)
