@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Awaitable, Callable, Iterable
 from typing import Final
 
 from policy.after.matchers import Grade, SignalKind
@@ -12,7 +12,6 @@ from policy.after.rule_judge import JudgedMemory, RegisteredRule
 from policy.anchors import content_words, line_of_name, lines_of
 from policy.model import HistoryEntry, Memory, MemoryId, PrincipalId, Tenant
 from policy.text.skeleton import skeleton
-from proxy.aftermath.blame_search import BlameSearch
 from proxy.seams.cases import Signal
 from proxy.seams.environment import Environment
 from storage.features.failures import Failure, Failures, JoinCase
@@ -35,10 +34,15 @@ class RuleSignals:
     """Records signals of rules as failures, and opens cases for them. Event loop only."""
 
     def __init__(
-        self, *, failures: Failures, cases: BlameSearch, surroundings: Environment
+        self,
+        *,
+        failures: Failures,
+        open_case: Callable[[Signal], Awaitable[str | None]],
+        surroundings: Environment,
     ) -> None:
+        """`open_case` is `BlameSearch.open_case`."""
         self._failures = failures
-        self._cases = cases
+        self._open_case = open_case
         self._out = surroundings
         # The times of cases in the last 24 hours, keyed by tenant, rule, writer ("" for all rules
         # or all writers) and whether a reply was wrong.
@@ -134,7 +138,7 @@ class RuleSignals:
             memory_id=failure.memory_id or None,
             rule_id=rule_id,
         )
-        case_id = await self._cases.open_case(signal) or ""
+        case_id = await self._open_case(signal) or ""
         if case_id:
             await self._failures.order(JoinCase(failure.failure_id, case_id))
         return failure.failure_id, case_id

@@ -197,7 +197,9 @@ class Foundation(msgspec.Struct, frozen=True, kw_only=True):
     def rule_watch(self, blaming: BlameSearch) -> tuple[RuleWatch, Canaries | None]:
         """The watch that checks shown memories against registered rules, and its canaries."""
         signals = RuleSignals(
-            failures=self.store.failures, cases=blaming, surroundings=self.surroundings
+            failures=self.store.failures,
+            open_case=blaming.open_case,
+            surroundings=self.surroundings,
         )
         canaries = self.canaries(signals)
         watch = RuleWatch(

@@ -55,7 +55,9 @@ async def checking(
         checks = ReplyChecks(
             reader=store.reader,
             rules=KnownRules(store.reader.anchors),
-            signals=RuleSignals(failures=store.failures, cases=cases, surroundings=out),
+            signals=RuleSignals(
+                failures=store.failures, open_case=cases.open_case, surroundings=out
+            ),
             cases=cases if ends is None else _Slow(store, cases, ends),
         )
         async with checks.checking():
@@ -69,24 +71,24 @@ def day_of_reads(checks: ReplyChecks) -> int:
     return sum(rooms)
 
 
-class _Slow:
+class _Slow(BlameSearch):
     """Cases of which some seem to take long."""
 
     def __init__(self, store: EmbeddedStore, cases: BlameSearch, ends: asyncio.Event) -> None:
         self._store = store
-        self._cases = cases
+        self._real = cases
         self._ends = ends
 
     async def over(self, case_id: str) -> None:
-        await self._cases.over(case_id)
+        await self._real.over(case_id)
         if self._store.cases.get(case_id).anchor_id == "code":
             await self._ends.wait()
 
     async def still_wrong(self, case_id: str) -> None:
-        await self._cases.still_wrong(case_id)
+        await self._real.still_wrong(case_id)
 
     async def unfinished(self, case_id: str) -> bool:
-        return await self._cases.unfinished(case_id)
+        return await self._real.unfinished(case_id)
 
 
 def noted(store: EmbeddedStore, reply_id: str, memory_id: MemoryId) -> None:

@@ -123,7 +123,7 @@ async def watching(
         wait=soon,
     )
     async with blaming(store) as cases:
-        signals = RuleSignals(failures=store.failures, cases=cases, surroundings=out)
+        signals = RuleSignals(failures=store.failures, open_case=cases.open_case, surroundings=out)
         canaries = Canaries(
             reader=store.reader,
             embedder=Asks(),  # type: ignore[arg-type]
