@@ -12,9 +12,7 @@ from typing import Final, Generic, NamedTuple, Self, TypeVar, cast
 import msgspec
 import numpy as np
 
-from policy.canonical import decode_canonical
 from policy.model import (
-    CandidateId,
     Entity,
     HistoryEntry,
     Hit,
@@ -37,15 +35,11 @@ from storage.read.ranking import Candidates, RankedRow, candidates_len
 from storage.read.word_reads import WordReads
 from storage.tables.codec import (
     NO_ORDINAL,
-    decode_evidence,
 )
 from storage.tables.lmdb_store import View
-from storage.tables.names import HELD
 from storage.tables.rows import (
     STANDING,
     chain,
-    held_candidate_of,
-    held_key,
     history_of,
     is_expired,
     memory_of,
@@ -58,16 +52,13 @@ from storage.values import (
     CheckReport,
     Embed,
     EntityPage,
-    HeldCandidate,
     Page,
     Row,
     SearchAnswer,
     StoreStatus,
-    TenantUsage,
     Turnover,
 )
 from storage.write.engine import Engine
-from storage.write.line_decisions import denied_lines
 from storage.write.wellness import notice, writable
 
 Selected = TypeVar("Selected")
@@ -500,54 +491,6 @@ class EmbeddedReader(WordReads):
                 )
         cut = offset + len(entities) < len(listed)
         return EntityPage(total=len(listed), entities=tuple(entities), cut=cut)
-
-    def held(self, tenant: Tenant | None = None) -> tuple[HeldCandidate, ...]:
-        """Held candidates, oldest first, without their content."""
-        with self._store.reading() as view:
-            found = [
-                held_candidate_of(CandidateId(key.hex()), row)
-                for key, row in view.records(HELD, sound_only=True)
-            ]
-        mine = [item for item in found if tenant is None or item.tenant == tenant]
-        return tuple(sorted(mine, key=lambda item: (item.held_at_ms, item.candidate_id)))
-
-    def held_candidate(self, candidate_id: CandidateId) -> HeldCandidate | None:
-        """One held candidate with its content, for a person to read."""
-        key = held_key(candidate_id)
-        if key is None:
-            return None
-        with self._store.reading() as view:
-            row = view.read(HELD, key)
-        if row is None:
-            return None
-        contents = self._engine.parts.staging.read_held(candidate_id)
-        held = held_candidate_of(CandidateId(key.hex()), row)
-        if contents is None:
-            return held
-        evidence = decode_evidence(contents.evidence)
-        probes = evidence.shadow or ()
-        return msgspec.structs.replace(
-            held,
-            candidate=decode_canonical(contents.canonical),
-            trace_id=evidence.trace_id,
-            session=evidence.provenance.session,
-            culprits=evidence.provenance.culprits,
-            anchors=tuple(one.anchor_id for one in probes if one.contradicts or one.outranks),
-        )
-
-    def denied(self) -> frozenset[CandidateId]:
-        """The candidates of which a person denied a line, unless it was forgiven. Any thread."""
-        with self._store.reading() as view:
-            return frozenset(one.candidate_id for one in denied_lines(view).values())
-
-    def usage(self) -> tuple[TenantUsage, ...]:
-        """The bytes of the store that each tenant uses, the largest number first."""
-        usage = self._engine.parts.judge.usage
-        limit = self._store.quota_bytes if usage.limit_bytes is None else usage.limit_bytes
-        found = sorted(usage.by_tenant().items(), key=lambda one: (-one[1], one[0]))
-        return tuple(
-            TenantUsage(tenant=tenant, bytes_used=used, bytes_quota=limit) for tenant, used in found
-        )
 
     def status(self) -> StoreStatus:
         """A summary of the store that is cheap to make."""

@@ -14,11 +14,11 @@ from storage.derived.lexical.contest import Contest
 from storage.derived.lexical.scoring import TRUSTS, AskedWords, Mask, score
 from storage.derived.vectors.segments import exact_products
 from storage.questions import AnsweredQuestion, Question, WeighedText
-from storage.read.registered_reads import RegisteredReads
+from storage.read.record_reads import RecordReads
 from storage.write.engine import Engine
 
 
-class WordReads(RegisteredReads):
+class WordReads(RecordReads):
     """Reads by words. Any thread."""
 
     def __init__(self, engine: Engine, reads: Reads, clock: Callable[[], int]) -> None:
