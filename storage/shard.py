@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import shutil
-from contextlib import ExitStack, closing, suppress
+from collections.abc import Generator
+from contextlib import ExitStack, closing, contextmanager, suppress
 from hashlib import blake2b
 from pathlib import Path
 from typing import Final
@@ -13,6 +14,7 @@ import msgspec
 from storage.ground.errors import StorageError, StoreCorrupt, StoreUnavailable
 from storage.ground.randomness import random_bytes
 from storage.ground.state_directory import (
+    DIRECTORY_MODE,
     StateDirectory,
     adopt_secrets,
     holds_a_store,
@@ -22,15 +24,17 @@ from storage.journal.lease import Renewal
 from storage.journal.protocol import Journal, LeaseRecord, Stream, StreamStatus
 from storage.journal.sealing import TERM_LEN, Sealing
 from storage.journal.segment_keys import SegmentKeys
+from storage.read.audit import EmbeddedView
 from storage.sealed_log.sealed_file import read_contents
 from storage.sealed_log.session_log import DIRECTORY, NAME, records_of, session_keys
 from storage.sealed_log.shared_log import SharedRecords
 from storage.shipped import COPY_MARK, ShippedStore, Shipping, base_of
 from storage.tables.codec import STORE_FORMAT, Digests, refuse_unknown
-from storage.tables.lmdb_store import View
+from storage.tables.lmdb_store import LmdbStore, View
 from storage.tables.read_only import read_only
 
 LEASE_S: Final = 10.0
+_VERIFIED: Final = "verified"
 _HOLDER_LEN: Final = 16
 _KEPT: Final = (
     "purges and erasures do not reach the journal without `keys` of [shard]: the database, its log "
@@ -66,7 +70,7 @@ class ShardMember:
         keys: Path | None = None,
     ) -> None:
         self._journal = journal
-        self._secrets = secrets
+        self.secrets = secrets  # the directory with the keys that all members have
         secret = shared_secret(secrets, "journal.key")
         segment_keys = None if keys is None else SegmentKeys(keys, secret, name)
         sealing = Sealing(secret, name, Stream.STORE, segment_keys)
@@ -96,8 +100,8 @@ class ShardMember:
         """Whether this process holds the store. Any thread."""
         return self._journal.holds()
 
-    def follow(self, state: Path, quota_bytes: int) -> None:
-        """Apply to this machine's copy of the store what the journal has now.
+    def follow(self, state: Path, quota_bytes: int) -> ShippedStore:
+        """Apply to this machine's copy of the store what the journal has now; return the copy.
 
         The copy stays open, and the state directory locked, until `acquire` or an error.
 
@@ -112,6 +116,26 @@ class ShardMember:
         except (StorageError, OSError):
             self._end_following()
             raise
+        return self._copy
+
+    @contextmanager
+    def viewed(self, state: Path, quota_bytes: int) -> Generator[EmbeddedView]:
+        """What the journal has now, for an auditor, in a copy below a state directory.
+
+        The copy is readable, and removed at the end of the block; what a kill leaves of it, by the
+        next call or the next start of a member. Raises what `follow` raises.
+        """
+        state.mkdir(mode=DIRECTORY_MODE, parents=True, exist_ok=True)
+        place = state / _VERIFIED
+        shutil.rmtree(place, ignore_errors=True)
+        try:
+            copy = self.follow(place, quota_bytes)
+            # As in a copy that follows, the lease is another member's.
+            with LmdbStore.reading(copy) as view:
+                yield EmbeddedView(view)
+        finally:
+            self._end_following()
+            shutil.rmtree(place, ignore_errors=True)
 
     def _opened(self, state: Path, quota_bytes: int) -> ShippedStore:
         shipping = self.shipping(state)
@@ -218,7 +242,8 @@ class ShardMember:
         Raises:
             StoreUnavailable: The state directory belongs to another store, or cannot be written.
         """
-        adopt_secrets(state, self._secrets)
+        shutil.rmtree(state / _VERIFIED, ignore_errors=True)
+        adopt_secrets(state, self.secrets)
         return self._shipping
 
     def close(self) -> None:

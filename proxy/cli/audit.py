@@ -5,9 +5,9 @@ from __future__ import annotations
 import base64
 import binascii
 from collections.abc import Iterator
+from contextlib import AbstractContextManager, nullcontext
 from functools import partial
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Final
 
 import msgspec
@@ -32,6 +32,7 @@ from proxy.cli.shard_commands import shard_member
 from proxy.cli.terminal import Terminal, counted, inert
 from proxy.settings.table import Settings
 from storage.audit import (
+    AuditedView,
     BadCheckpoint,
     Field,
     VerdictLeaf,
@@ -89,35 +90,39 @@ def _verify(context: Context) -> Exit:
         return _verify_receipt(context, Path(asked.receipt), pinned)
     settings = settings_of(context)
     if not asked.shard:
-        return _verify_files(context, settings, settings.state, pinned)
-    with shard_member(settings) as member:
-        # What the journal has is readable in a copy, which is made where the store's own copy is.
-        settings.state.mkdir(mode=0o700, parents=True, exist_ok=True)
-        with TemporaryDirectory(prefix="verified-", dir=settings.state) as place:
-            member.follow(Path(place), settings.quota_bytes)
-            # A process may not open an LMDB environment twice.
-            member.close()
-            return _verify_files(context, settings, Path(place), pinned)
+        state = settings.state
+        viewed = offline_store(state).viewed()
+        return _verify_store(context, settings, viewed, state / "secrets", str(state), pinned)
+    with (
+        shard_member(settings) as member,
+        member.viewed(settings.state, settings.quota_bytes) as view,
+    ):
+        where = "a copy of the shard's journal"
+        return _verify_store(context, settings, nullcontext(view), member.secrets, where, pinned)
 
 
-def _verify_files(
-    context: Context, settings: Settings, state: Path, pinned: VerifierKey | None
+def _verify_store(
+    context: Context,
+    settings: Settings,
+    viewed: AbstractContextManager[AuditedView],
+    secrets: Path,
+    where: str,
+    pinned: VerifierKey | None,
 ) -> Exit:
     try:
         copy = _bytes_or_none(settings.checkpoint)
-        log_key = _bytes_or_none(state / "secrets" / "log.key")
+        log_key = _bytes_or_none(secrets / "log.key")
         progress = context.terminal.progress("verifying")
-        with offline_store(state).viewed() as view:
+        with viewed as view:
             report = Verifier(view, progress, copy=copy, vkey=pinned, log_key=log_key).run()
     except (StorageError, OSError) as error:
         raise CommandFailed(
             Exit.UNREACHABLE,
-            f"{state} cannot be verified: {reason(error)}",
+            f"{where} cannot be verified: {reason(error)}",
             then=next_step(
                 error, "name the state directory with --state, and run as its owner or root"
             ),
         ) from error
-    where = str(state) if state == settings.state else "a copy of the shard's journal"
     show(context, report, partial(_told, settings, where))
     return Exit.OK if report.sound else Exit.FAILED
 

@@ -67,9 +67,20 @@ def written(root: Path) -> Place:
     return place
 
 
-def command(config: Path, *words: str) -> Done:
+# The command line, which is killed once the copy has all rows.
+KILLED = """
+import os, sys
+from storage.audit import Verifier
+Verifier.run = lambda _: os.kill(os.getpid(), 9)
+from proxy.cli.entry import main
+sys.exit(main())
+"""
+
+
+def command(config: Path, *words: str, program: str | None = None) -> Done:
+    run = ("-m", "proxy") if program is None else ("-c", program)
     done = subprocess.run(
-        [sys.executable, "-P", "-m", "proxy", *words, "--config", str(config)],
+        [sys.executable, "-P", *run, *words, "--config", str(config)],
         capture_output=True,
         cwd="/",
         env={"PATH": os.environ["PATH"], "HOME": str(config.parent), "PYTHONPATH": str(ROOT)},
@@ -110,7 +121,7 @@ def test_a_store_goes_into_a_shard_and_its_members_have_all_of_it(
         before[name] for name in ("root", "leaves", "version", "problems")
     ]
     # The copy that was verified is gone.
-    assert not [*root.rglob("verified-*")]
+    assert not [*root.rglob("verified")]
     assert "a store already" in refused(config, *CREATE, str(place.state), code=3)
     assert command(config, "shard", "status").code == 1
 
@@ -181,6 +192,33 @@ def test_a_command_without_the_table_or_without_the_database_names_that(tmp_path
         assert "secret-word" not in line
 
 
+@pytest.mark.parametrize("by", ["the next command", "the next start"])
+def test_the_copy_of_a_verification_that_was_killed_is_removed(
+    root: Path, server: PostgresServer, by: str
+) -> None:
+    place = written(root)
+    config = configured(root, server.url(), place.state)
+    assert command(config, *CREATE, str(place.state)).code == 0
+    member = Member(root, "first", server.url())
+    try:
+        eventually(member.is_holder, "the member holds the store", member)
+        member.send(signal.SIGTERM)
+        assert member.ended() == 0
+        killed = command(member.config, "audit", "verify", "--shard", program=KILLED)
+        assert killed.code == -signal.SIGKILL, killed.err
+        # Control: all that was to be verified is readable.
+        assert b"note 1" in (member.state / "verified" / "store" / "data.mdb").read_bytes()
+        if by == "the next command":
+            verified = command(member.config, "audit", "verify", "--shard")
+            assert verified.code == 0, verified.err
+        else:
+            member.start()
+            eventually(member.is_holder, "the member holds the store again", member)
+        assert not (member.state / "verified").exists()
+    finally:
+        member.remove()
+
+
 def test_a_changed_journal_does_not_verify_and_the_status_shows_it(
     root: Path, server: PostgresServer
 ) -> None:
@@ -201,7 +239,7 @@ def test_a_changed_journal_does_not_verify_and_the_status_shows_it(
     assert "row 1 of the journal is missing" in refused(
         config, "audit", "verify", "--shard", code=1
     )
-    assert not [*root.rglob("verified-*")]
+    assert not [*root.rglob("verified")]
 
 
 def test_a_holder_that_is_asked_to_step_down_stands_by_and_another_member_has_all(
