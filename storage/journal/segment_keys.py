@@ -55,6 +55,9 @@ class SegmentKeys:
         """
         key_id, key = random_bytes(KEY_ID_LEN), random_bytes(SECRET_LEN)
         with self._usable():
+            # What a kill left of an earlier draw. One holder at a time draws.
+            for unfinished in self._directory.glob(f".{self._prefix}*"):
+                unfinished.unlink(missing_ok=True)
             write_durably(self._path(key_id), key)
         self._known[key_id] = key
         return key_id

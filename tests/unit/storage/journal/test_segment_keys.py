@@ -110,6 +110,24 @@ def test_the_keys_of_two_stores_in_one_directory_are_told_apart(directory: Path)
     assert keys_of(directory, secret=b"t" * 32).ids() == set()
 
 
+def test_the_next_draw_removes_what_a_kill_left_of_an_earlier_one(
+    directory: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first, second = keys_of(directory), keys_of(directory, "another")
+    with monkeypatch.context() as killed:
+        killed.setattr(Path, "replace", Mock(side_effect=KeyboardInterrupt))
+        for one in (first, second):
+            with pytest.raises(KeyboardInterrupt):
+                one.draw()
+    assert len([*directory.glob(".*")]) == 2  # control: a whole key that nothing names
+    key_id = first.draw()
+    # That of another store may be under way.
+    (left,) = directory.glob(".*")
+    second.draw()
+    assert not left.exists()
+    assert first.ids() == {key_id}
+
+
 @pytest.mark.parametrize("mode", [0o755, 0o750, 0o701, 0o770, 0o777])
 def test_a_directory_that_others_can_read_is_refused(
     directory: Path, mode: int, monkeypatch: pytest.MonkeyPatch
