@@ -31,8 +31,11 @@ SEGMENT_LEN: Final = 256
 """The number of rows that are sealed under the key of one segment, at most."""
 NO_KEY: Final = bytes(KEY_ID_LEN)
 """The place of a key's id in a row that was sealed under the shard's secret alone."""
+_FORMAT: Final = b"MNJ2"
+"""The beginning of each body. Earlier versions wrote bodies without it."""
 _NONCE_LEN: Final = 12
-_NONCE_AT: Final = TERM_LEN + KEY_ID_LEN
+_KEY_AT: Final = len(_FORMAT) + TERM_LEN
+_NONCE_AT: Final = _KEY_AT + KEY_ID_LEN
 _SEALED_AT: Final = _NONCE_AT + _NONCE_LEN
 
 
@@ -101,12 +104,12 @@ class Sealing:
         """The writes of a row that follows the row `last`, and the row's own position.
 
         Raises:
-            StoreCorrupt: The row was changed or moved, is of another history, or was sealed with
-                another secret; or the key of its segment is lost.
+            StoreCorrupt: The row was changed or moved, is of another history or format, or was
+                sealed with another secret; or the key of its segment is lost.
             StoreUnavailable: The keys of segments cannot be read.
         """
         # The number that the row must have, whatever number it was stored under.
-        seq, term = last.seq + 1, row.body[:TERM_LEN]
+        seq, term = last.seq + 1, _term_of(row)
         batch = self.read(replace(row, seq=seq))
         if batch.after != (None if last.term == term else last):
             raise StoreCorrupt(f"row {seq} of the journal is of another history of this store")
@@ -114,7 +117,12 @@ class Sealing:
 
     def read(self, row: JournalRow) -> Batch:
         """The writes of a row with this number, whatever row is before it; else as `open`."""
-        term, nonce = row.body[:TERM_LEN], row.body[_NONCE_AT:_SEALED_AT]
+        if not row.body.startswith(_FORMAT):
+            raise StoreCorrupt(
+                f"row {row.seq} of the journal does not open: it was changed, or appended by "
+                "another version of this program, in another format"
+            )
+        term, nonce = _term_of(row), row.body[_NONCE_AT:_SEALED_AT]
         bound = self._bound(row.seq, term, range(row.first_ordinal, row.next_ordinal))
         try:
             opened = self._cipher(key_id_of(row)).decrypt(nonce, row.body[_SEALED_AT:], bound)
@@ -128,7 +136,7 @@ class Sealing:
     def reseal(self, row: JournalRow, batch: Batch, key_id: bytes) -> JournalRow:
         """The row to be stored in place of `row`: with these writes, under this segment's key."""
         ordinals = range(row.first_ordinal, row.next_ordinal)
-        return self._sealed(batch, Position(row.seq, row.body[:TERM_LEN]), ordinals, key_id)
+        return self._sealed(batch, Position(row.seq, _term_of(row)), ordinals, key_id)
 
     def end_segment(self) -> None:
         """Seal the next row under a new key."""
@@ -152,7 +160,7 @@ class Sealing:
             seq=at.seq,
             first_ordinal=ordinals.start,
             next_ordinal=ordinals.stop,
-            body=b"".join((at.term, key_id, nonce, sealed)),
+            body=b"".join((_FORMAT, at.term, key_id, nonce, sealed)),
         )
 
     def _cipher(self, key_id: bytes) -> AESGCM:
@@ -175,4 +183,8 @@ class Sealing:
 
 def key_id_of(row: JournalRow) -> bytes:
     """The id of the key of a row's segment, or `NO_KEY`."""
-    return row.body[TERM_LEN:_NONCE_AT]
+    return row.body[_KEY_AT:_NONCE_AT]
+
+
+def _term_of(row: JournalRow) -> bytes:
+    return row.body[len(_FORMAT) : _KEY_AT]

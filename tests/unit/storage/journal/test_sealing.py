@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from unittest.mock import Mock
+
 import msgspec
 import pytest
 
 from storage.ground.errors import StoreCorrupt
 from storage.journal.protocol import JournalRow, Stream
 from storage.journal.sealing import TERM_LEN, Position, Sealing, Write
+from storage.journal.segment_keys import SegmentKeys
 
 SECRET = b"s" * 32
 TERM, NEXT_TERM = b"1" * TERM_LEN, b"2" * TERM_LEN
@@ -49,7 +52,7 @@ def test_a_changed_row_does_not_open(sealing: Sealing) -> None:
     for changed in (
         _changed(row, first_ordinal=9),
         _changed(row, next_ordinal=9),
-        _changed(row, body=b"3" * TERM_LEN + row.body[TERM_LEN:]),
+        _changed(row, body=row.body[:4] + b"3" * TERM_LEN + row.body[4 + TERM_LEN :]),
         _changed(row, body=row.body[:-1] + bytes((row.body[-1] ^ 1,))),
         _changed(row, body=row.body[:20]),
         _changed(row, body=b""),
@@ -57,6 +60,14 @@ def test_a_changed_row_does_not_open(sealing: Sealing) -> None:
         with pytest.raises(StoreCorrupt, match="does not open"):
             sealing.open(changed, START)
     assert sealing.open(_changed(row), START)[1] == Position(1, TERM)
+
+
+def test_a_row_of_an_older_version_is_refused_as_one(sealing: Sealing) -> None:
+    row, _ = first(sealing)
+    older = _changed(row, body=row.body.removeprefix(b"MNJ2"))
+    for keys in (None, Mock(spec=SegmentKeys)):
+        with pytest.raises(StoreCorrupt, match=r"row 1 .* another version .* another format"):
+            Sealing(SECRET, "shard", Stream.STORE, keys).open(older, START)
 
 
 def test_a_row_that_was_moved_or_stands_twice_does_not_open(sealing: Sealing) -> None:
