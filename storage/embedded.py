@@ -104,7 +104,8 @@ class EmbeddedStore(Features):
         self.writer = writer
         self.reader = EmbeddedReader(engine)
         self.audit = EmbeddedAudit(store, engine.parts.origin, engine.parts.signer)
-        # Altered by tests (MWP 3.2, attack A5).
+        # Tables and staging are altered by tests (MWP 3.2, attack A5).
+        self.lmdb = store
         self.staging = engine.parts.staging
         access = StoreAccess(
             store=store,
@@ -153,20 +154,6 @@ class EmbeddedStore(Features):
     @expired.setter
     def expired(self, told: Callable[[HeldCandidate, Outcome], None]) -> None:
         self._engine.expired = told
-
-    @property
-    def lmdb(self) -> LmdbStore:
-        """The tables, for tests of this engine."""
-        return self._engine.parts.store
-
-    def settle(self, patience_s: float) -> None:
-        """Wait until the start has read every row of a large store. Blocks.
-
-        Raises:
-            StoreUnavailable: The rows were not all read within `patience_s` seconds.
-            StoreCorrupt: The rows cannot be read.
-        """
-        self._engine.parts.derived.wait(patience_s)
 
     def read_cursor(self, name: str) -> bytes | None:
         """The number of leaves that a reader of the log has read; None if not stored. Blocks."""

@@ -38,8 +38,9 @@ from proxy.admin.wire.said import (
     FailureList,
 )
 from proxy.aftermath.blame_search import BlameSearch
+from proxy.aftermath.feedback import FeedbackIntake
 from proxy.aftermath.replay import NothingKept
-from proxy.seams.cases import Signal, TakesFeedback
+from proxy.seams.cases import Signal
 from proxy.seams.environment import Environment
 from proxy.seams.faults import MalformedRequest, NotFound
 from proxy.seams.operation import GiveFeedback
@@ -63,7 +64,7 @@ class WrongAnswers(msgspec.Struct, frozen=True, kw_only=True):
     blaming: BlameSearch
     surroundings: Environment
     failures: Failures
-    feedback: TakesFeedback
+    feedback: FeedbackIntake
 
     @route(INCIDENT)
     async def one(self, call: OperatorCall[NoQuery]) -> Case:

@@ -40,12 +40,8 @@ class Walk:
 
     def __init__(self, behind: BackendServerFront) -> None:
         self._behind = behind
+        self.settings = behind.settings
         self._count = 0
-
-    @property
-    def settings(self) -> BackendServer:
-        """The `[[backend]]` table of the server."""
-        return self._behind.settings
 
     def so_far(self) -> str:
         """The progress of the walk, as text for a person."""

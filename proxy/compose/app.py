@@ -189,7 +189,7 @@ async def compose(
             halted=halted,
             keys_changed=services.authenticator.invalidate,
             rules=rules,
-            guard=services.guard,
+            guard=services.guards.mcp,
         )
 
 
@@ -293,7 +293,7 @@ def _mcp(
 ) -> McpServing:
     return McpServing(
         settings.mcp if composition.listen else (),
-        guard=services.guard,
+        guard=services.guards.mcp,
         authenticator=services.authenticator,
         surroundings=surroundings,
         backends=_backends(settings, composition, services, surroundings, halted),

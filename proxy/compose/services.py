@@ -413,11 +413,15 @@ class Services:
             surroundings=surroundings,
             executor=executor,
             recalls=RecallNotes(
-                store.recalls, memory, lambda: store.reader.status().version, now_ms, shown
+                store.recalls,
+                None if memory is None else memory.recalled,
+                lambda: store.reader.status().version,
+                now_ms,
+                shown,
             ),
             graphs=graphs,
             window=Window(budgets, lambda: store.ruleset, now_ms),
-            feedback=self.feedback,
+            feedback=self.feedback.take,
             screen=None if screening is None else screening.screen,
         )
         self.retaining = foundation.retaining(self.operations)
@@ -447,7 +451,7 @@ class Services:
             *foundation.of_memories(self.operations, self.deciding, ledger, graphs, self._paroling),
             self.erasing,
             DryRuns(explainer=explainer, in_force=rules.in_force, now_ms=now_ms),
-            Adoption(self.guard, store.reader, store.writer),
+            Adoption(self.guards.mcp, store.reader, store.writer),
             foundation.backends(self.guards.http),
             Registrar(store.reader, store.writer, surroundings, canaries, Judges(settings.judge)),
             RecalledReads(store.recalls),
@@ -456,11 +460,6 @@ class Services:
             ProvenanceTrace(store=store, ledger=ledger, lineage=store.of(Lineage)),
             Insight(store.reader, store.of(Views), store.recalls, store.failures, embedder),
         )
-
-    @property
-    def guard(self) -> LocalGuard:
-        """The guard that relays of MCP servers ask."""
-        return self.guards.mcp
 
     def unmapped_tools(self) -> tuple[str, ...]:
         """The names of some tools that seem to be about memory, but that no tool map describes."""
@@ -561,7 +560,7 @@ class Services:
             behind={one.settings.name: one for one in self._models},
             authenticator=self.authenticator,
             coupling=coupling,
-            extraction=Extraction(self.guard),
+            extraction=Extraction(self.guards.mcp),
             halt=halt,
             surroundings=self._foundation.surroundings,
             healing=healing,
@@ -573,7 +572,7 @@ class Services:
         memory, maps = self._foundation.memory, maps_of_agents(self._foundation.settings.model)
         withheld = memory.withholding.refusal if memory else nothing_withheld
         return GuardFront(
-            guard=self.guard,
+            guard=self.guards.mcp,
             operations=self.operations,
             host_calls=HostCalls(self._reply_judge(), maps, withheld),
             authenticator=self.authenticator,
@@ -586,7 +585,7 @@ class Services:
 
     def _reply_judge(self) -> ReplyJudge:
         tools = (self.ledger.unmapped, self.ledger.programs)
-        return ReplyJudge(CallJudge(self.guard), *tools, self.ledger.people_with_agents)
+        return ReplyJudge(CallJudge(self.guards.mcp), *tools, self.ledger.people_with_agents)
 
 
 class _TextProbe:

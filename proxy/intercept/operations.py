@@ -7,7 +7,7 @@ this file decides: the gate decides, on the writer's thread, inside the transact
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from concurrent.futures import Executor
 from datetime import UTC, datetime
 from functools import partial
@@ -33,12 +33,12 @@ from proxy.intercept.graphs import Graphs
 from proxy.intercept.interceptor import Interceptor
 from proxy.intercept.recall_notes import RecallNotes
 from proxy.seams.access import plain
-from proxy.seams.cases import TakesFeedback
 from proxy.seams.environment import Embedder, Environment
 from proxy.seams.faults import MalformedRequest
 from proxy.seams.operation import (
     DeleteWhere,
     EntitiesResult,
+    FeedbackResult,
     FindInGraph,
     GetHistory,
     GetMemory,
@@ -118,10 +118,13 @@ class Operations:
         recalls: RecallNotes,
         graphs: Graphs,
         window: Window,
-        feedback: TakesFeedback,
+        feedback: Callable[[Principal, GiveFeedback], Awaitable[FeedbackResult]],
         screen: Callable[[Principal], ScreensRead | None] | None,
     ) -> None:
-        """`screen` makes the filter of one read's memories; None: every memory may be shown."""
+        """`screen` makes the filter of one read's memories; None: every memory may be shown.
+
+        `feedback` is `proxy.aftermath.feedback.FeedbackIntake.take`.
+        """
         self._feedback = feedback
         self._screen = screen
         self._reader = reader
@@ -159,7 +162,7 @@ class Operations:
         elif isinstance(operation, Identify):
             result = self._identity(principal)
         elif isinstance(operation, GiveFeedback):
-            result = await self._feedback.take(principal, operation)
+            result = await self._feedback(principal, operation)
         else:
             result = await self._shown(principal, operation, dialect, trace)
         return result if principal.channel is Channel.OPERATOR else without_store_numbers(result)

@@ -10,7 +10,7 @@ from msgspec.structs import replace
 from policy.model import Channel, Memory, Principal, Tenant
 from proxy.seams.cases import RULES
 from proxy.seams.operation import HistoryResult, ListResult, Search, SearchResult, memories_of
-from proxy.seams.recalls import EntersContexts, ReadAnswer, Shown
+from proxy.seams.recalls import ReadAnswer, Shown
 from storage.features.recalls import Recall, RecalledMemory
 from storage.features.recalls.ledger import RecallLedger
 
@@ -20,13 +20,14 @@ _LEFT_OUT: Final = "left out"
 class RecallNotes:
     """Records every read of memories, through every front. Event loop only; it never waits.
 
-    `contexts` is None where no model front is configured.
+    `contexts` is called with what will enter an agent's context, and the recall's id; None where no
+    model front is configured.
     """
 
     def __init__(
         self,
         ledger: RecallLedger,
-        contexts: EntersContexts | None,
+        contexts: Callable[[Principal, Shown, str], None] | None,
         version: Callable[[], int],
         now_ms: Callable[[], int],
         seen: Callable[[Tenant, str, tuple[Memory, ...]], None] | None = None,
@@ -52,7 +53,7 @@ class RecallNotes:
         if answered.count or isinstance(answered.read, Search):
             recall_id = self._noted(principal, answered, _hits(shown), dialect)
         if self._contexts is not None:
-            self._contexts.recalled(principal, shown, recall_id)
+            self._contexts(principal, shown, recall_id)
         if principal.channel is not Channel.OPERATOR:
             self._told(principal.tenant, recall_id, memories_of(shown))
             self._leave_out(principal, answered)

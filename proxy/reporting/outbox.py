@@ -91,6 +91,7 @@ class Outbox(Generic[Told]):
         self._store = store
         self._audit: AuditReader = store.audit
         self._telling = telling
+        self.name = telling.name
         self._sink = sink
         self._out = surroundings
         self._cursor = self._opened()
@@ -98,8 +99,9 @@ class Outbox(Generic[Told]):
         # the position up to which the log was read for them.
         self._waiting: list[tuple[int, Told]] = []
         self._read_until = self._cursor.told
-        # The number of unreported leaves to report, among the leaves before `_counted_until`.
-        self._untold = 0
+        # The number of unreported leaves to report, among those before `_counted_until`; none is
+        # dropped, as the log stores them.
+        self.untold_count = 0
         self._counted_until = self._cursor.told
         self._sent_ms = 0
         self._failures = 0
@@ -109,18 +111,8 @@ class Outbox(Generic[Told]):
         """The first picked leaf that was not reported yet, as far as the log was read."""
         return self._waiting[0][1] if self._waiting else None
 
-    @property
-    def untold_count(self) -> int:
-        """The number of leaves still to be reported; none is dropped, as the log stores them."""
-        return self._untold
-
-    @property
-    def name(self) -> str:
-        """The name of the receiver."""
-        return self._telling.name
-
     def _opened(self) -> Cursor:
-        name = self._telling.name
+        name = self.name
         try:
             kept = self._store.read_cursor(name)
             end = self._store.reader.status().leaf_count
@@ -141,7 +133,7 @@ class Outbox(Generic[Told]):
         return cursor
 
     def _keep(self, cursor: Cursor) -> None:
-        self._store.write_cursor(self._telling.name, msgspec.json.encode(cursor))
+        self._store.write_cursor(self.name, msgspec.json.encode(cursor))
 
     async def turn(self) -> float:
         """Read new leaves, and send a message if one is due; return seconds to the next turn."""
@@ -157,7 +149,7 @@ class Outbox(Generic[Told]):
             why = error.detail if isinstance(error, UpstreamError) else type(error).__name__
             _LOG.warning(
                 "a receiver was not told",
-                extra={"fields": {"receiver": self._telling.name, "why": why, "retry_s": pause_s}},
+                extra={"fields": {"receiver": self.name, "why": why, "retry_s": pause_s}},
             )
             return float(pause_s)
         self._failures = 0
@@ -172,7 +164,7 @@ class Outbox(Generic[Told]):
             if not read:
                 # The log ends before the cursor, so there is nothing to count until it has grown.
                 return
-            self._untold += found
+            self.untold_count += found
             self._counted_until += read
 
     def _counted(self, start: int, length: int) -> tuple[int, int]:
@@ -226,7 +218,7 @@ class Outbox(Generic[Told]):
         self._sent_ms = self._out.now_ms()
         await self._move(Cursor(told=until))
         self._waiting = []
-        self._untold -= len(told)
+        self.untold_count -= len(told)
         self._read_until = until
 
     async def _move(self, cursor: Cursor) -> None:
@@ -236,6 +228,6 @@ class Outbox(Generic[Told]):
     def _message_id(self, until: int) -> str:
         """The id of a message: a keyed hash of its position in the log, which stays hidden."""
         incarnation = self._store.reader.status().incarnation
-        said = f"{self._telling.name} {incarnation} {self._cursor.told} {until}".encode()
+        said = f"{self.name} {incarnation} {self._cursor.told} {until}".encode()
         key = self._store.prints_key[: hashlib.blake2b.MAX_KEY_SIZE]
         return "msg_" + hashlib.blake2b(said, key=key, digest_size=16).hexdigest()

@@ -7,7 +7,7 @@ decides whether an answer from a given set of memories is wrong.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Annotated, Final, Protocol
+from typing import Annotated, Final, Protocol
 
 import msgspec
 from msgspec import Meta
@@ -15,9 +15,6 @@ from msgspec import Meta
 from policy.after.closure import BLAST_MAX
 from policy.after.matchers import Grade, SignalKind
 from policy.model import Memory, MemoryId, Principal, PrincipalId, Tenant
-
-if TYPE_CHECKING:
-    from proxy.seams.operation import FeedbackResult, GiveFeedback
 
 RULES: Final = PrincipalId("mnemogate:rules")
 """The principal of signals that an anchor or a canary raises, and no caller."""
@@ -62,17 +59,6 @@ class OnConviction(msgspec.Struct, frozen=True, kw_only=True):
     rules_propose: bool = False
     judges_propose: bool = True
     blast_max: int = BLAST_MAX
-
-
-class TakesFeedback(Protocol):
-    """Accepts a client's feedback on an answer. Event loop only; any number of calls at once."""
-
-    async def take(self, by: Principal, said: GiveFeedback) -> FeedbackResult:
-        """Store a client's feedback; return its failure id and the case that it opened or joined.
-
-        Raises what `proxy.aftermath.feedback.FeedbackIntake.take` raises.
-        """
-        ...
 
 
 class ChecksReplies(Protocol):

@@ -1,4 +1,4 @@
-"""The Protocols that decide which memories a read shows, and that record what it showed."""
+"""A read with its answer, and the Protocols that decide which memories a read shows."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import Protocol, TypeAlias
 
 import msgspec
 
-from policy.model import HistoryEntry, Memory, Principal, Tenant
+from policy.model import HistoryEntry, Memory, Tenant
 from proxy.seams.operation import (
     EntitiesResult,
     GetHistory,
@@ -84,12 +84,4 @@ class ScreensRows(Protocol):
 
         No sentence fails alone where a memory fails a rule only as a whole, or a rule was removed.
         """
-        ...
-
-
-class EntersContexts(Protocol):
-    """Records which memories will enter an agent's context. Event loop only; it never waits."""
-
-    def recalled(self, principal: Principal, shown: Shown, recall_id: str) -> None:
-        """Record that recall `recall_id` is about to serve the memories in `shown` to an agent."""
         ...

@@ -61,18 +61,13 @@ class SlicedWork(Generic[_T]):
         self._used_up = used_up
         self._ready = ready
         self._state = SliceState.RESTS
-        self._begun = False
+        self.begun = False  # whether the work has run at all, so that it must be finished
         self._go, self._back = threading.Semaphore(0), threading.Semaphore(0)
-
-    @property
-    def begun(self) -> bool:
-        """Whether the work has run at all, so that it must be finished."""
-        return self._begun
 
     def resume(self) -> SliceState:
         """Let the work run until its slice is used up, it runs a function apart, or it ends."""
-        if not self._begun:
-            self._begun = True
+        if not self.begun:
+            self.begun = True
             # The thread is a daemon, so that a process that ends does not wait for a slice that
             # the stopped loop never gives.
             threading.Thread(target=self._run, name="mnemogate-sliced", daemon=True).start()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from policy.model import CandidateId, MemoryId, Tenant
 from policy.verdict import Reason
-from proxy.withhold.convictions import ConvictedSentences, Convictions
+from proxy.withhold.convictions import Convictions
 from proxy.withhold.state import NoticeParts, Ruling
 from storage.interfaces import Store
 from storage.values import THE_STORE
@@ -15,7 +15,7 @@ class Verdicts:
 
     def __init__(self, store: Store, convictions: Convictions) -> None:
         self._store = store
-        self._convictions = convictions
+        self.convictions = convictions
 
     def leaf_count(self) -> int:
         """The number of leaves in the audit log; every verdict raises it."""
@@ -29,10 +29,6 @@ class Verdicts:
         """The ids of `memory_ids` that no read of the tenant shows any more. Any thread."""
         reader = self._store.reader
         return frozenset(one for one in memory_ids if reader.get(tenant, MemoryId(one)) is None)
-
-    async def convicted(self, tenant: Tenant) -> ConvictedSentences:
-        """A tenant's convicted sentences; the same object is returned while they do not change."""
-        return await self._convictions.of(tenant)
 
     def held(self, tenant: Tenant) -> frozenset[str]:
         """The candidates of a tenant that wait for a person. Any thread."""

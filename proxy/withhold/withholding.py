@@ -443,7 +443,7 @@ class Withholding:
 
     async def _look_at_store(self, kept: WithheldTexts, tenant: Tenant) -> None:
         """Read from the store how held candidates were decided, and which memories are hidden."""
-        convicted = await self._verdicts.convicted(tenant)
+        convicted = await self._verdicts.convictions.of(tenant)
         if convicted is not kept.convicted:
             kept.convicted = convicted
             kept.withheld.generation += 1

@@ -462,7 +462,7 @@ def _cost(texts: list[str], questions: list[str], size: int) -> list[str]:
     with tempfile.TemporaryDirectory() as scratch:
         store = _open(Path(scratch) / "state", _EMBEDDER)
         asyncio.run(_filled(store, memories))
-        store.settle(600)
+        store._engine.parts.derived.wait(600)
         alone, both = _in_turns(store, questions)
         index = store._engine.parts.derived.index
         store.close()

@@ -119,7 +119,7 @@ def _serve(state: Path, count: int) -> None:
     embedder = resolve_embedder("static")
     started = time.process_time()
     store = _open(state, embedder)
-    store.settle(600)
+    store._engine.parts.derived.wait(600)
     sys.stdout.write(f"{time.process_time() - started}\n")
     if count:
         asyncio.run(_fill(store, embedder, count))

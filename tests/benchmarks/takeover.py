@@ -129,7 +129,7 @@ def _timed(shard: _Shard, one: ShardMember, state: Path) -> str:
     try:
         asyncio.run(shard.fill(store, 1, 1))
         written_s = time.perf_counter() - started
-        store.settle(_PATIENCE_S)
+        store._engine.parts.derived.wait(_PATIENCE_S)
         [vector] = shard.embedder.embed(["a note"])
         assert store.reader.search(PRINCIPAL.tenant, vector, EVERYTHING, 10, -1.0)
         searched_s = time.perf_counter() - started

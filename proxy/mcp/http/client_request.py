@@ -56,18 +56,13 @@ class Exchange:
         self._room = asyncio.Event()
         self._room.set()
         self._over = False
-        self._left = False
+        self.left = False  # whether the client left before the end of the answer
         self._told: list[Callable[[], object]] = []
 
     @property
     def over(self) -> bool:
         """Whether the exchange accepts no further events."""
-        return self._over or self._left
-
-    @property
-    def left(self) -> bool:
-        """Whether the client left before the end of the answer."""
-        return self._left
+        return self._over or self.left
 
     def answer(self, body: bytes, *, status: int | None = None, content_type: str = JSON) -> None:
         """Answer with a body and no events, and end the exchange. Only the first answer counts."""
@@ -114,7 +109,7 @@ class Exchange:
     def leave(self) -> None:
         """Note that the client has left, and drop the queued events."""
         if not self.over:
-            self._left = True
+            self.left = True
             self._queue.clear()
             self._begin(AnswerHead(status=200, body=b""))
             self._tell()

@@ -150,7 +150,8 @@ class RecallLedger:
         self._hurry = threading.Event()
         self._stopping = False
         self._thread: threading.Thread | None = None
-        self._dropped = 0
+        # How many records were dropped since the start, because the queue or the disk was full.
+        self.dropped_count = 0
         self._forgotten_ms = 0
         self._refused_ms: int | None = None
         self._writing = threading.Lock()  # of segments
@@ -166,11 +167,6 @@ class RecallLedger:
             self._thread.join(_STOP_S)
         self._segments.close()
 
-    @property
-    def dropped_count(self) -> int:
-        """How many records were dropped since the start, because the queue or the disk was full."""
-        return self._dropped
-
     def note(self, record: Noted, later: LaterHits | None = None) -> str:
         """Queue a record; return its id, or "" if it is dropped. Never waits. Event loop only.
 
@@ -181,7 +177,7 @@ class RecallLedger:
         length = 0 if later is None else later.char_count
         no_room = self._texts_came - self._texts_went + length > TEXTS_MAX
         if len(self._queue) >= QUEUE_MAX or no_room or self._stopping:
-            self._dropped += 1
+            self.dropped_count += 1
             return ""
         self._texts_came += length
         number, self._next = self._next, self._next + 1
@@ -215,10 +211,10 @@ class RecallLedger:
                 if found:
                     self._append(found, now_ms)
         except OSError:
-            self._dropped += len(found)
+            self.dropped_count += len(found)
             self._refused_ms = self._refused_ms or now_ms
         except StorageError:
-            self._dropped += len(found)
+            self.dropped_count += len(found)
         self._forget(now_ms)
         with self._progress:
             self._written = batch[-1][0] + 1

@@ -24,6 +24,7 @@ from policy.model import (
     Tenant,
 )
 from policy.query import EVERYTHING
+from proxy.aftermath.blame_search import BlameSearch
 from proxy.aftermath.feedback import FeedbackIntake
 from proxy.aftermath.screens import KnownRules, ScreenMaker
 from proxy.dialects.mcp.store.graph import ENTITIES, EntityMark, marked
@@ -69,7 +70,10 @@ NOT_THERE = MemoryId("00000000-0000-4000-8000-000000000000")
 STRANGER = Principal(principal_id=PrincipalId("stranger"), tenant=Tenant("elsewhere"))
 
 
-class NoCases:
+class NoCases(BlameSearch):
+    def __init__(self) -> None:
+        pass
+
     async def open_case(self, signal: Signal) -> str | None:
         del signal
         return None
@@ -137,7 +141,7 @@ def talking(root: Path, embedder: str = "static") -> Generator[Conversation]:
                 recalls=live.store.recalls,
                 cases=NoCases(),
                 surroundings=live.surroundings,
-            ),
+            ).take,
             screen=ScreenMaker(KnownRules(live.store.reader.anchors)).screen,
         )
         yield Conversation(live, session, recalls)

@@ -276,7 +276,7 @@ def test_what_was_written_meanwhile_is_found_afterwards(bench: Bench, gate: Gate
     changed = say(store, "fact 7", memory_id=made.memory.memory_id, change=ChangeKind.UPDATE)
     assert changed.memory is not None
     gate.opened.set()
-    store.settle(30.0)
+    store._engine.parts.derived.wait(30.0)
     assert _texts(store) == {*(f"fact {at}" for at in range(6)), "fact 7"}
     (hit,) = store.reader.search(TENANT, vector_of("fact 7"), EVERYTHING, 1, 0.99)
     assert hit.memory.text == "fact 7"
@@ -299,7 +299,7 @@ def test_a_damaged_row_found_later_stops_reads_and_writes(
     say(store, "fact 6")
     gate.opened.set()
     with pytest.raises(StoreCorrupt):
-        store.settle(30.0)
+        store._engine.parts.derived.wait(30.0)
     with pytest.raises(StoreCorrupt):
         store.reader.search(TENANT, vector_of("fact 6"), EVERYTHING, 3, -1.0)
     assert not store.reader.status().writable
@@ -319,7 +319,7 @@ def test_closing_does_not_wait_for_a_reading_that_is_not_needed(bench: Bench, ga
 
 def _reopened_texts(bench: Bench) -> set[str]:
     store = bench.open()
-    store.settle(30.0)
+    store._engine.parts.derived.wait(30.0)
     found = _texts(store)
     store.close()
     return found
