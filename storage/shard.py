@@ -92,7 +92,6 @@ class ShardMember:
         taken = self._journal.acquire()
         if taken:
             self._renewal = Renewal(self._journal, LEASE_S)
-            self._renewal.start()
             self._end_following()
         return taken
 

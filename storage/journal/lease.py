@@ -47,16 +47,13 @@ class LeaseDeadline:
 
 
 class Renewal:
-    """Renews a lease on a thread of its own, until the lease is lost or `stop` is called."""
+    """Renews an acquired lease on a thread of its own, until it is lost or `stop` is called."""
 
     def __init__(self, journal: Journal, length_s: float) -> None:
         self._journal = journal
         self._every_s = length_s / _RENEWALS_PER_LEASE
         self._stopped = threading.Event()
         self._thread = threading.Thread(target=self._run, name="mnemogate-lease", daemon=True)
-
-    def start(self) -> None:
-        """Start the thread; call it once, after the lease was acquired."""
         self._thread.start()
 
     def stop(self) -> None:

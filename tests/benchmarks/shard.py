@@ -90,7 +90,6 @@ def _writes(server: PostgresServer) -> list[str]:
         stack.callback(journal.close)
         assert journal.acquire()
         renewal = Renewal(journal, _LEASE_S)
-        renewal.start()
         stack.callback(renewal.stop)
         sealing = Sealing(os.urandom(32), "writes", Stream.STORE)
         shipping = Shipping(journal=journal, sealing=sealing)

@@ -52,7 +52,7 @@ def taken_over(root: Path, name: str) -> EmbeddedStore:
     )
     while not journal.acquire():
         time.sleep(0.01)
-    Renewal(journal, LEASE_S).start()
+    Renewal(journal, LEASE_S)
     bench = Bench(root / name)
     bench.checkpoint = root / "checkpoint.txt"
     secrets = root / "secrets"

@@ -280,7 +280,6 @@ def test_a_lease_is_renewed_until_it_is_lost(opened: Opened) -> None:
     first, second = opened(lease_s=0.03), opened()
     assert first.acquire()
     renewal = Renewal(first, 0.03)
-    renewal.start()
     while not second.acquire():
         first.release()
     renewal.stop()
