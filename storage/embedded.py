@@ -107,6 +107,9 @@ class EmbeddedStore(Features):
         # Tables and staging are altered by tests (MWP 3.2, attack A5).
         self.lmdb = store
         self.staging = engine.parts.staging
+        # The number of leaves that each reader of the log has read. Both block.
+        self.read_cursor = directory.read_cursor
+        self.write_cursor = directory.write_cursor
         access = StoreAccess(
             store=store,
             names=names,
@@ -154,17 +157,6 @@ class EmbeddedStore(Features):
     @expired.setter
     def expired(self, told: Callable[[HeldCandidate, Outcome], None]) -> None:
         self._engine.expired = told
-
-    def read_cursor(self, name: str) -> bytes | None:
-        """The number of leaves that a reader of the log has read; None if not stored. Blocks."""
-        return self._directory.read_cursor(name)
-
-    def write_cursor(self, name: str, cursor: bytes) -> None:
-        """Store the number of leaves that a reader of the log has read.
-
-        Blocks. If an OSError is raised, the number is unchanged.
-        """
-        self._directory.write_cursor(name, cursor)
 
     def open_session_log(self, scar: bytes) -> tuple[SealedLog, tuple[bytes, ...]]:
         """The session ledger's log and the records in it. Blocks; call it once for an open store.

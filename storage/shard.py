@@ -55,7 +55,7 @@ class ShardStatus(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ShardMember:
-    """This process as a member of a shard. Every method but `holds` blocks.
+    """This process as a member of a shard. Every method blocks.
 
     From `acquire` to `release` it holds the store, and may open it (`open_store`). Until then its
     copy of the store may follow the journal.
@@ -69,7 +69,7 @@ class ShardMember:
         remarks: tuple[str, ...],
         keys: Path | None = None,
     ) -> None:
-        self._journal = journal
+        self.journal = journal
         self.secrets = secrets  # the directory with the keys that all members have
         secret = shared_secret(secrets, "journal.key")
         segment_keys = None if keys is None else SegmentKeys(keys, secret, name)
@@ -89,15 +89,11 @@ class ShardMember:
             UnknownFormat: A later version of this program holds or held the store.
             StoreUnavailable: The database does not answer.
         """
-        taken = self._journal.acquire()
+        taken = self.journal.acquire()
         if taken:
-            self._renewal = Renewal(self._journal, LEASE_S)
+            self._renewal = Renewal(self.journal, LEASE_S)
             self._end_following()
         return taken
-
-    def holds(self) -> bool:
-        """Whether this process holds the store. Any thread."""
-        return self._journal.holds()
 
     def follow(self, state: Path, quota_bytes: int) -> ShippedStore:
         """Apply to this machine's copy of the store what the journal has now; return the copy.
@@ -162,7 +158,7 @@ class ShardMember:
         Raises:
             StoreUnavailable: The database does not answer.
         """
-        last = self._journal.lease()
+        last = self.journal.lease()
         return last.address if last is not None and last.remaining_s > 0 else None
 
     def status(self) -> ShardStatus:
@@ -171,7 +167,7 @@ class ShardMember:
         Raises:
             StoreUnavailable: The database does not answer, or the keys cannot be read.
         """
-        streams, unreadable = self._journal.streams(), None
+        streams, unreadable = self.journal.streams(), None
         try:
             self._shipping.open_row(streams[0].seq)
         except StoreCorrupt as error:
@@ -179,21 +175,11 @@ class ShardMember:
         return ShardStatus(
             name=self._shipping.sealing.store,
             holder=self.holder(),
-            lease=self._journal.lease(),
+            lease=self.journal.lease(),
             streams=streams,
             unreadable=unreadable,
             remarks=self.remarks,
         )
-
-    def step_down(self) -> bool:
-        """Ask the holder to give the store up; return whether there is one.
-
-        It learns of that when it renews its lease, and does not take the store again at once.
-
-        Raises:
-            StoreUnavailable: The database does not answer.
-        """
-        return self._journal.step_down()
 
     def create(self, state: Path) -> None:
         """Append the store in a stopped state directory as the shard's first rows.
@@ -233,7 +219,7 @@ class ShardMember:
             self._renewal = None
             # Without an answer the lease ends by itself.
             with suppress(StoreUnavailable):
-                self._journal.release()
+                self.journal.release()
 
     def shipping(self, state: Path) -> Shipping:
         """The journal for a state directory, which gets the shard's keys.
@@ -249,7 +235,7 @@ class ShardMember:
         """Give the store up and close the connections. Idempotent; call nothing else after it."""
         self._end_following()
         self.release()
-        self._journal.close()
+        self.journal.close()
 
 
 def _sessions(view: View, state: Path, store_key: bytes) -> tuple[bytes, ...]:

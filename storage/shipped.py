@@ -11,7 +11,7 @@ whole store. They follow no row, so that a copy that lacks one of them is made a
 from __future__ import annotations
 
 import shutil
-from collections.abc import Generator, Iterable, Iterator, Sequence
+from collections.abc import Generator, Iterable, Sequence
 from contextlib import contextmanager
 from itertools import groupby, islice
 from pathlib import Path
@@ -283,13 +283,13 @@ class ShippedStore(LmdbStore):
             if last.seq:
                 # Whoever has the database can name any row as the first one. The copy shows what
                 # the journal lost, so it is given up for a base alone.
-                first = next(self._rows(last.seq), None)
+                first = next(self._journal.since(Stream.STORE, last.seq), None)
                 if first is None:
                     raise StoreCorrupt(f"row {begins} of the journal is missing, its first one")
                 self._sealing.open(first, last)
                 self.begin_anew()
             self._place = _Place(last)
-        rows = self._rows(self._place.position.seq)
+        rows = self._journal.since(Stream.STORE, self._place.position.seq)
         while some := tuple(islice(rows, _ROWS_PER_TRANSACTION)):
             place = self._place
             with self._draft() as draft:
@@ -409,7 +409,7 @@ class ShippedStore(LmdbStore):
         self._journal.settle(Stream.STORE)
         self._sealing.end_segment()
         used = set[bytes]()
-        stored = self._rows(self._journal.begins(Stream.STORE) - 1)
+        stored = self._journal.since(Stream.STORE, self._journal.begins(Stream.STORE) - 1)
         with self._draft() as draft:
             for key_id, rows in groupby(stored, key_id_of):
                 while segment := tuple(islice(rows, SEGMENT_LEN)):
@@ -435,9 +435,6 @@ class ShippedStore(LmdbStore):
         except TransactionFailed as error:
             raise StoreUnavailable(f"the journal was not rewritten: {error}") from error
         return True
-
-    def _rows(self, seq: int) -> Iterator[JournalRow]:
-        return self._journal.since(Stream.STORE, seq)
 
     def _draft(self) -> ShippedDraft:
         return ShippedDraft(self._writing(), self._tables, self.digests, self)

@@ -98,7 +98,7 @@ def _create(context: Context) -> Exit:
 
 def _step_down(context: Context) -> Exit:
     with shard_member(settings_of(context)) as member:
-        asked = member.step_down()
+        asked = member.journal.step_down()
     if not asked:
         raise CommandFailed(Exit.FAILED, "no member holds the shard", then="`mnemogate run`")
     context.terminal.say(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from functools import partial
 from typing import Final, Self
 
 from policy.model import Origin, Principal, PrincipalId
@@ -12,7 +13,7 @@ from proxy.ledger.sessions import Sessions
 from proxy.model.call_judge import ReplyJudge
 from proxy.model.ledger_coupling import AboveFloor, LedgerCoupling
 from proxy.model.model_replays import ModelReplays
-from proxy.model.reply_healer import ReplyHealer
+from proxy.model.reply_healer import HealedReply
 from proxy.model.reply_notes import ReplyNotes
 from proxy.places.place_wall import PlacesMode, PlaceWall
 from proxy.seams.cases import ChecksReplies, HealsReplies
@@ -99,9 +100,9 @@ class ModelMemory:
             wall=self._wall,
         )
 
-    def healing(self, heals: HealsReplies, halt: Callable[[], None]) -> ReplyHealer:
-        """The object that checks replies of models before they are forwarded to the agent."""
-        return ReplyHealer(self._replies, heals, halt)
+    def healing(self, heals: HealsReplies, halt: Callable[[], None]) -> Callable[[], HealedReply]:
+        """Makes the object that checks one reply of a model before it is forwarded to the agent."""
+        return partial(HealedReply, self._replies, heals, halt)
 
     async def saw(self, principal_id: PrincipalId, segment: RelayedText, tenant: str = "") -> None:
         """Record in ledger and withholding the text that a relay showed an agent (`Notes.saw`)."""

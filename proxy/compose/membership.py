@@ -70,7 +70,7 @@ async def given_up(member: ShardMember | None, store: Store) -> None:
     if member is None:
         await asyncio.Event().wait()
     # The lease ends by the clock, which no one announces.
-    while member is not None and member.holds() and not store.broken:  # noqa: ASYNC110
+    while member is not None and member.journal.holds() and not store.broken:  # noqa: ASYNC110
         await asyncio.sleep(_WATCHED_EVERY_S)
 
 

@@ -146,7 +146,7 @@ class Sockets:
     ) -> Listener:
         settings = self._settings
         listener = Listener(
-            front if self._member is None else HeldFront(front, self._member.holds),
+            front if self._member is None else HeldFront(front, self._member.journal.holds),
             limits=limits or settings,
             rules=msgspec.structs.replace(
                 rules.of(settings.allowed_hosts, settings.allowed_origins, address.host),

@@ -23,7 +23,7 @@ from proxy.model.model_replays import meant
 from proxy.model.pass_through import PassThrough
 from proxy.model.reading_cache import ReadingCache
 from proxy.model.redactor import Redactor
-from proxy.model.reply_healer import ReplyHealer
+from proxy.model.reply_healer import HealedReply
 from proxy.model.routes import (
     AdmittedPrincipal,
     Purpose,
@@ -95,11 +95,12 @@ class ModelFront:
         extraction: Extraction,
         halt: Callable[[], None],
         surroundings: Environment,
-        healing: ReplyHealer | None = None,
+        healing: Callable[[], HealedReply] | None = None,
     ) -> None:
         """`coupling` is None where no model API is served.
 
-        `healing` checks replies before the agent gets them; None: replies are not checked.
+        `healing` is called for each reply, and its result checks the reply before the agent gets
+        it; None: replies are not checked.
         """
         self._healing = healing
         self._behind = behind
@@ -312,7 +313,7 @@ class ModelFront:
             halt=self._halt,
             clock_ns=self._surroundings.clock_ns,
             ended=ended,
-            healed=None if self._healing is None else self._healing.of_reply(),
+            healed=None if self._healing is None else self._healing(),
         )
         reply, pieces = await turn.answer()
         if pieces is None or served.events is None:

@@ -6,7 +6,7 @@ import asyncio
 import enum
 import logging
 from collections.abc import Awaitable, Callable, Coroutine, Sequence
-from typing import Final, Protocol
+from typing import Final, TypeAlias
 
 import msgspec
 
@@ -46,17 +46,13 @@ def other(side: Side) -> Side:
     return Side.SERVER if side is Side.CLIENT else Side.CLIENT
 
 
-class Deliver(Protocol):
-    """Sends one whole message to a side; returns when the transport has room for the next.
+Deliver: TypeAlias = Callable[[Side, bytes, Message, object], Coroutine[object, object, None]]
+"""Sends one whole message to a side; returns when the transport has room for the next.
 
-    `raw` is one line without its line feed. `via` is the stream that the message belongs to, as the
-    transport passed it with the request; None for no particular stream. If the peer has gone, the
-    message is dropped without an error.
-    """
-
-    async def __call__(self, side: Side, raw: bytes, message: Message, via: object, /) -> None:
-        """Send one message to a side."""
-        ...
+The bytes are one line without its line feed. The last value is the stream that the message belongs
+to, as the transport passed it with the request; None for no particular stream. If the peer has
+gone, the message is dropped without an error.
+"""
 
 
 class ServerGone(Exception):  # noqa: N818 - a state of the world

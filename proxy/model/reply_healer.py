@@ -24,23 +24,10 @@ HEALED: Final = "mnemogate-healed"
 NOT_HEALED: Final = "mnemogate-not-healed"
 
 
-class ReplyHealer:
-    """Makes one `HealedReply` for each reply of a model. Event loop only."""
-
-    def __init__(self, replies: ReplyNotes, heals: HealsReplies, halt: Callable[[], None]) -> None:
-        self._replies = replies
-        self._heals = heals
-        self._halt = halt
-
-    def of_reply(self) -> HealedReply:
-        """A new `HealedReply`, for one reply."""
-        return HealedReply(self._replies, self._heals, self._halt)
-
-
 class HealedReply:
     """Checks one reply, and counts how often the model was asked again for it.
 
-    Its methods are called one after the other, by one task.
+    Event loop only. Its methods are called one after the other, by one task.
     """
 
     def __init__(self, replies: ReplyNotes, heals: HealsReplies, halt: Callable[[], None]) -> None:

@@ -116,8 +116,8 @@ class Journal(Protocol):
     def step_down(self) -> bool:
         """Let the holder's lease not be renewed; return whether there is one. No lease is needed.
 
-        The lease lasts until its deadline, so that its holder may answer until it learns of this,
-        and may end it before.
+        The lease lasts until its deadline, so that its holder may answer until it learns of this
+        when it renews, and may end it before. It does not take the store again at once.
         """
         ...
 
