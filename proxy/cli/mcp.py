@@ -31,7 +31,7 @@ from proxy.dialects.mcp.maps import MapError, ToolMap
 from proxy.dialects.mcp.store.calls import StoreTools
 from proxy.dialects.mcp.store.protocol import StoreProtocol
 from proxy.doctor.locate import port_holder
-from proxy.fronts.mcp_stdio import ServerCommand, StdioFront, StoreStdio
+from proxy.fronts.mcp_stdio import ServerCommand, StdioFront, serve_store
 from proxy.guard.client import GuardClient
 from proxy.guard.gate_starter import GateStarter
 from proxy.guard.wire import SOCKET
@@ -131,8 +131,10 @@ async def _stored(client: GuardClient) -> int:
     """Serve MCP as a memory server on the gate's own store, until the client disconnects."""
     protocol = StoreProtocol(StoreTools(load_map(STORE_MAP)), version())
     async with client:
-        return await StoreStdio(sys.stdin.buffer, sys.stdout.buffer).serve(
-            lambda deliver: StoreServer(protocol, client.perform, deliver, RelayLimits())
+        return await serve_store(
+            sys.stdin.buffer,
+            sys.stdout.buffer,
+            lambda deliver: StoreServer(protocol, client.perform, deliver, RelayLimits()),
         )
 
 

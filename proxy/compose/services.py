@@ -437,7 +437,7 @@ class Services:
         )
         credentials = foundation.credentials(signer, self.authenticator)
         # Dry runs ask the gate that enforces, also in observe mode.
-        explainer = Explainer(gate=foundation.gate, probe=_TextProbe(shadow, embedder))
+        explainer = Explainer(gate=foundation.gate, probe=partial(_probe_text, shadow, embedder))
         self.ledger, ids = ledger, foundation.ids(ledger, self.authenticator)
         self.erasing = foundation.erasing(self.operations, ledger)
         self.features: tuple[object, ...] = (
@@ -588,14 +588,10 @@ class Services:
         return ReplyJudge(CallJudge(self.guards.mcp), *tools, self.ledger.people_with_agents)
 
 
-class _TextProbe:
-    """Runs the trial search for a text that has no vector yet; None where clients bring vectors."""
-
-    def __init__(self, shadow: Shadow, embedder: Embedder) -> None:
-        self._shadow = shadow
-        self._embedder = embedder
-
-    def __call__(self, tenant: Tenant, text: str, margin: float) -> tuple[AnchorProbe, ...] | None:
-        if takes_client_vectors(self._embedder):
-            return None
-        return self._shadow.probe(tenant, Recallable(text=text), margin)
+def _probe_text(
+    shadow: Shadow, embedder: Embedder, tenant: Tenant, text: str, margin: float
+) -> tuple[AnchorProbe, ...] | None:
+    """The trial search for a text that has no vector yet; None where clients bring vectors."""
+    if takes_client_vectors(embedder):
+        return None
+    return shadow.probe(tenant, Recallable(text=text), margin)

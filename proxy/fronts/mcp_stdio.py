@@ -287,34 +287,27 @@ class _PlainFile:
         """Do nothing: the file belongs to the caller, who closes it."""
 
 
-class StoreStdio:
-    """Serves one client of store mode over two open files."""
+async def serve_store(
+    stdin: IO[bytes],
+    stdout: IO[bytes],
+    open_server: Callable[[Deliver], AbstractAsyncContextManager[StoreServer]],
+) -> int:
+    """Serve one client of store mode until it closes its output or a signal arrives.
 
-    def __init__(self, stdin: IO[bytes], stdout: IO[bytes]) -> None:
-        self._stdin = stdin
-        self._stdout = stdout
+    Calls that were accepted by then are finished. Returns 0, or minus the signal's number.
+    """
+    numbers: list[int] = []
+    signalled = asyncio.Event()
 
-    async def serve(
-        self, open_server: Callable[[Deliver], AbstractAsyncContextManager[StoreServer]]
-    ) -> int:
-        """Serve until the client closes its output or a signal arrives.
+    def heed(number: int) -> None:
+        numbers.append(number)
+        signalled.set()
 
-        Calls that were accepted by then are finished. Returns 0, or minus the signal's number.
-        """
-        numbers: list[int] = []
-        signalled = asyncio.Event()
-
-        def heed(number: int) -> None:
-            numbers.append(number)
-            signalled.set()
-
-        async with AsyncExitStack() as stack:
-            stack.enter_context(_signals(heed))
-            source = await stack.enter_async_context(source_of(self._stdin))
-            sink = await stack.enter_async_context(sink_of(self._stdout))
-            server = await stack.enter_async_context(
-                open_server(_Pipes({Side.CLIENT: sink}).deliver)
-            )
-            reading = pass_on(source, Side.CLIENT, server.from_client, server.refused)
-            await first(reading, signalled.wait())
-        return -numbers[0] if numbers else 0
+    async with AsyncExitStack() as stack:
+        stack.enter_context(_signals(heed))
+        source = await stack.enter_async_context(source_of(stdin))
+        sink = await stack.enter_async_context(sink_of(stdout))
+        server = await stack.enter_async_context(open_server(_Pipes({Side.CLIENT: sink}).deliver))
+        reading = pass_on(source, Side.CLIENT, server.from_client, server.refused)
+        await first(reading, signalled.wait())
+    return -numbers[0] if numbers else 0

@@ -20,7 +20,7 @@ from proxy.model.ledger_coupling import LedgerCoupling
 from proxy.model.memory_seam import PrincipalRequest
 from proxy.model.model_exchange import ModelExchange, Wire
 from proxy.model.model_replays import meant
-from proxy.model.pass_through import PassThrough
+from proxy.model.pass_through import passed
 from proxy.model.reading_cache import ReadingCache
 from proxy.model.redactor import Redactor
 from proxy.model.reply_healer import HealedReply
@@ -232,8 +232,13 @@ class ModelFront:
             )
 
         fetched = StoredReplyEditor(coupling, self._halt, asked)
-        reply, pieces = await PassThrough(clearing, coupling.passing(principal), fetched).answer(
-            served.behind, served.wire(), body
+        reply, pieces = await passed(
+            served.behind,
+            served.wire(),
+            body,
+            clearing=clearing,
+            clean=coupling.passing(principal),
+            fetched=fetched,
         )
         if fetched.deciding.calls:
             # The verdicts on these calls are below the request's span.

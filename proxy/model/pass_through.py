@@ -18,45 +18,43 @@ from proxy.seams.operation import HttpReply
 from proxy.transport.exchange import Pieces
 
 
-class PassThrough:
-    """Forwards one request upstream, and its answer to the agent."""
+async def passed(
+    behind: UpstreamModel,
+    wire: Wire,
+    body: bytes,
+    *,
+    clearing: Redactor,
+    clean: ReplyFilter,
+    fetched: StoredReplyEditor,
+) -> tuple[HttpReply, Pieces | None]:
+    """The upstream's own answer to one request.
 
-    def __init__(self, clearing: Redactor, clean: ReplyFilter, fetched: StoredReplyEditor) -> None:
-        """`clean` filters an answer that is a stream of events; `fetched` edits any other."""
-        self._clearing = clearing
-        self._clean = clean
-        self._fetched = fetched
+    `clean` filters an answer that is a stream of events; `fetched` edits any other.
 
-    async def answer(
-        self, behind: UpstreamModel, wire: Wire, body: bytes
-    ) -> tuple[HttpReply, Pieces | None]:
-        """The upstream's own answer.
-
-        Raises:
-            UpstreamError: There is no answer that can be forwarded.
-            MalformedRequest: Request or answer contains something withheld, or cannot be searched.
-        """
-        clearing = self._clearing
-        sent = clearing.request(body, wire.headers.get("content-type", ""))
-        async with AsyncExitStack() as stack:
-            reply = await stack.enter_async_context(
-                behind.send(wire.method, clearing.headers(wire.headers), sent or None, wire.target)
-            )
-            head = HttpReply(
-                status=reply.status,
-                content_type=clearing.kind_of(reply),
-                headers=clearing.headers_of(reply),
-            )
-            if reply.content_type == EVENTS:
-                due_s = asyncio.get_running_loop().time() + TOTAL_S
-                pieces = _cleaned(behind.pieces(reply, due_s), self._clean)
-                return head, _Passed(pieces, stack.pop_all())
-            received = await self._fetched.edited(await behind.whole(reply))
-            # The answer is searched once more, because a text may have been refused while the
-            # answer was fetched.
-            received = clearing.answer(received, reply.headers.get("content-type", ""))
-            return msgspec.structs.replace(head, body=received), None
-        raise UpstreamError("the server behind broke off its answer")
+    Raises:
+        UpstreamError: There is no answer that can be forwarded.
+        MalformedRequest: Request or answer contains something withheld, or cannot be searched.
+    """
+    sent = clearing.request(body, wire.headers.get("content-type", ""))
+    async with AsyncExitStack() as stack:
+        reply = await stack.enter_async_context(
+            behind.send(wire.method, clearing.headers(wire.headers), sent or None, wire.target)
+        )
+        head = HttpReply(
+            status=reply.status,
+            content_type=clearing.kind_of(reply),
+            headers=clearing.headers_of(reply),
+        )
+        if reply.content_type == EVENTS:
+            due_s = asyncio.get_running_loop().time() + TOTAL_S
+            pieces = _cleaned(behind.pieces(reply, due_s), clean)
+            return head, _Passed(pieces, stack.pop_all())
+        received = await fetched.edited(await behind.whole(reply))
+        # The answer is searched once more, because a text may have been refused while the
+        # answer was fetched.
+        received = clearing.answer(received, reply.headers.get("content-type", ""))
+        return msgspec.structs.replace(head, body=received), None
+    raise UpstreamError("the server behind broke off its answer")
 
 
 async def _cleaned(pieces: AsyncIterator[bytes], clean: ReplyFilter) -> AsyncGenerator[bytes]:

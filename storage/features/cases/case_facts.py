@@ -182,47 +182,43 @@ class CaseFacts:
         return (said or "").strip() in self._anchors
 
 
-class ClosureActs:
-    """Carries out the acts of a `Closure`, on behalf of a case (by its id) or of an operator."""
+def enforce(
+    change: Change, tenant: Tenant, found: Consequence, hand: str, by: PrincipalId, detail: str
+) -> int | None:
+    """Carry out one act of a `Closure` on a memory, with a leaf in the log.
 
-    def __init__(self, change: Change, tenant: Tenant) -> None:
-        self._change = change
-        self._tenant = tenant
-
-    def enforce(self, found: Consequence, hand: str, by: PrincipalId, detail: str) -> int | None:
-        """Carry out one act on a memory, with a leaf in the log.
-
-        Returns the leaf's index, or None if the memory needed no change.
-        """
-        fact, change = found.fact, self._change
-        name = change.names.memory(self._tenant, fact.memory_id)
-        known = read_id(change.draft, name)
-        if known is None or found.act is Act.NOTHING:
+    `hand` is the id of the case on whose behalf it is, or names an operator. Returns the leaf's
+    index, or None if the memory needed no change.
+    """
+    fact = found.fact
+    name = change.names.memory(tenant, fact.memory_id)
+    known = read_id(change.draft, name)
+    if known is None or found.act is Act.NOTHING:
+        return None
+    row = read_row(change.draft, known.ordinal)
+    if found.act is Act.QUARANTINE:
+        hands = hidden_by(change.draft, name, known)
+        if hand in hands:
             return None
-        row = read_row(change.draft, known.ordinal)
-        if found.act is Act.QUARANTINE:
-            hands = hidden_by(change.draft, name, known)
-            if hand in hands:
-                return None
-            place(change, name, known, row, hands | {hand})
-            return log_standing(change, fact.memory_id, row, by, detail, hidden=True)
-        expires = found.act is Act.EXPIRE
-        if expires and was_ended(change.draft, row):
-            # No read shows the memory, so no change is needed. One past an expiry that its writer
-            # set gets an expiry all the same, because its id still reads such a memory.
-            return None
-        earlier = known.ordinal if expires or fact.back_to is None else fact.back_to
-        _, row = put_back(
-            change,
-            by,
-            name,
-            known,
-            earlier=earlier,
-            status=known.status,
-            expires_at=expiry_at(change.now_ms) if expires else None,
-        )
-        action = EXPIRE if expires else REWIND
-        return change.note(action, subject_of(fact.memory_id, row.candidate_id), by, detail)
+        place(change, name, known, row, hands | {hand})
+        return log_standing(change, fact.memory_id, row, by, detail, hidden=True)
+    expires = found.act is Act.EXPIRE
+    if expires and was_ended(change.draft, row):
+        # No read shows the memory, so no change is needed. One past an expiry that its writer
+        # set gets an expiry all the same, because its id still reads such a memory.
+        return None
+    earlier = known.ordinal if expires or fact.back_to is None else fact.back_to
+    _, row = put_back(
+        change,
+        by,
+        name,
+        known,
+        earlier=earlier,
+        status=known.status,
+        expires_at=expiry_at(change.now_ms) if expires else None,
+    )
+    action = EXPIRE if expires else REWIND
+    return change.note(action, subject_of(fact.memory_id, row.candidate_id), by, detail)
 
 
 def named(view: View, row: Row, relation: Relation, act: Act) -> CaseMemory:

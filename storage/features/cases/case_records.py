@@ -20,7 +20,7 @@ from storage.features.cases import (
     Progress,
     may_follow,
 )
-from storage.features.cases.case_facts import CaseFacts, ClosureActs, named
+from storage.features.cases.case_facts import CaseFacts, enforce, named
 from storage.features.parole import end_probation, parole_record
 from storage.features.quarantine.hiding import OPERATOR, Quarantine, hidden_by, log_standing, place
 from storage.ground.errors import UnknownIncident
@@ -141,10 +141,9 @@ class Convict(msgspec.Struct, frozen=True):
             before=case.culprits,
         )
         said = tuple(map(following.named, closure.consequences))
-        enforcing = ClosureActs(change, case.tenant)
         detail = f"{case.tenant}: incident {case.case_id}"
         for found in closure.consequences:
-            leaf_index = enforcing.enforce(found, case.case_id, self.by, detail)
+            leaf_index = enforce(change, case.tenant, found, case.case_id, self.by, detail)
             guilty = found.relation is Relation.CULPRIT and found.act is not Act.EXPIRE
             if leaf_index is not None and guilty:
                 row = read_row(change.draft, found.fact.step)

@@ -17,7 +17,7 @@ import pytest
 
 from proxy.dialects.mcp.store.calls import StoreTools
 from proxy.dialects.mcp.store.protocol import StoreProtocol
-from proxy.fronts.mcp_stdio import ServerCommand, StdioFront, StoreStdio
+from proxy.fronts.mcp_stdio import ServerCommand, StdioFront, serve_store
 from proxy.mcp.relay import Deliver, Relay, RelayLimits, Server
 from proxy.mcp.store_server import StoreServer
 from proxy.seams.environment import Environment, RandomPool
@@ -263,7 +263,7 @@ async def served(talk: Conversation, stdin: IO[bytes], stdout: IO[bytes]) -> int
         limits = RelayLimits(message_bytes_max=1_000)
         return StoreServer(protocol, perform, deliver, limits)
 
-    return await StoreStdio(stdin, stdout).serve(open_server)
+    return await serve_store(stdin, stdout, open_server)
 
 
 async def test_what_was_asked_before_the_end_is_answered(tmp_path: Path) -> None:
