@@ -7,7 +7,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import Final, Self
 
-from policy.model import Origin, Principal, PrincipalId
+from policy.model import Principal, PrincipalId
 from proxy.aftermath.screens import KnownRules, ScreenMaker
 from proxy.ledger.sessions import Sessions
 from proxy.model.call_judge import ReplyJudge
@@ -105,14 +105,10 @@ class ModelMemory:
         return partial(HealedReply, self._replies, heals, halt)
 
     async def saw(self, principal_id: PrincipalId, segment: RelayedText, tenant: str = "") -> None:
-        """Record in ledger and withholding the text that a relay showed an agent (`Notes.saw`)."""
+        """Record in ledger and withholding the text that a relay showed an agent."""
         await self.sessions.saw(principal_id, segment, tenant)
         if segment.tool not in _DECLARING:
             await self.withholding.speakers.saw(principal_id, segment.texts)
-
-    def culprits(self, principal_id: PrincipalId, text: str) -> tuple[Origin, ...]:
-        """The origins of the principal's segments that contain a text (`Notes.culprits`)."""
-        return self.sessions.culprits(principal_id, text)
 
     def recalled(self, principal: Principal, shown: Shown, recall_id: str) -> None:
         """Record in ledger and withholding the memories that a memory front is about to serve."""

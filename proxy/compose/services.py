@@ -58,7 +58,7 @@ from proxy.fronts.memory import MemoryFront
 from proxy.fronts.model import ModelFront
 from proxy.guard.answer_sieve import ShowingNotes
 from proxy.guard.key_owners import KeyOwners
-from proxy.guard.local_guard import LocalGuard, Notes
+from proxy.guard.local_guard import LocalGuard
 from proxy.guard.sieve import Sieve
 from proxy.intercept.budgets import Topics, WriteCounts
 from proxy.intercept.graphs import Graphs
@@ -325,7 +325,7 @@ class Foundation(msgspec.Struct, frozen=True, kw_only=True):
         )
 
     def guards(
-        self, writing: Interceptor, ledger: Notes, confirms: ConfirmLinks, watch: RuleWatch
+        self, writing: Interceptor, ledger: Sessions, confirms: ConfirmLinks, watch: RuleWatch
     ) -> Guards:
         """The guards of upstream servers, one for each protocol (MCP and HTTP)."""
         store = self.store
@@ -360,7 +360,7 @@ class Foundation(msgspec.Struct, frozen=True, kw_only=True):
         writing: Interceptor,
         *,
         sieve: Sieve,
-        ledger: Notes,
+        ledger: Sessions,
         confirms: ConfirmLinks,
         watch: RuleWatch,
     ) -> LocalGuard:
@@ -374,6 +374,7 @@ class Foundation(msgspec.Struct, frozen=True, kw_only=True):
             pins=store.pins,
             sieve=sieve,
             ledger=ledger,
+            saw=(self.memory or ledger).saw,
             surroundings=self.surroundings,
             url_of=confirms.url_of,
             showing=ShowingNotes(
@@ -403,7 +404,7 @@ class Services:
         self.blaming, self.feedback, self._paroling = foundation.aftermath()
         self.watch, canaries = foundation.rule_watch(self.blaming)
         self.reply_checks = foundation.reply_checks(self.watch, self.blaming)
-        self.guards = foundation.guards(writing, memory or ledger, self.confirming, self.watch)
+        self.guards = foundation.guards(writing, ledger, self.confirming, self.watch)
         screening = foundation.screening(self.watch)
         shown = self.watch.shown
         self.operations = Operations(

@@ -10,8 +10,8 @@ import asyncio
 import contextlib
 import hashlib
 import time
-from collections.abc import Callable
-from typing import TYPE_CHECKING, Final, Protocol
+from collections.abc import Awaitable, Callable
+from typing import TYPE_CHECKING, Final
 
 import msgspec
 
@@ -32,7 +32,6 @@ from policy.model import (
     ChangeKind,
     Claims,
     MemoryId,
-    Origin,
     Principal,
     PrincipalId,
     Scope,
@@ -72,6 +71,7 @@ from telemetry.events import TraceContext
 
 if TYPE_CHECKING:
     from proxy.intercept.interceptor import Interceptor
+    from proxy.ledger.sessions import Sessions
 
 IN_FLIGHT_S: Final = 3_600.0
 """Seconds that an admitted item counts as being sent; after that its relay is taken to be gone."""
@@ -79,18 +79,6 @@ GONE_S: Final = 15.0
 """Seconds that a relay which lost its connection has to come back."""
 IN_FLIGHT_MAX: Final = 100_000
 _BUDGETS: Final = 9
-
-
-class Notes(Protocol):
-    """Notes texts that relays saw: in the session ledger, or else in a bounded list of prints."""
-
-    async def saw(self, principal_id: PrincipalId, segment: RelayedText, tenant: str = "") -> None:
-        """Note the texts of one segment."""
-        ...
-
-    def culprits(self, principal_id: PrincipalId, text: str) -> tuple[Origin, ...]:
-        """The origins of this principal's segments that contain the text, the likeliest first."""
-        ...
 
 
 class LocalGuard:
@@ -109,7 +97,8 @@ class LocalGuard:
         followed: UpstreamState,
         pins: Pins,
         sieve: Sieve,
-        ledger: Notes,
+        ledger: Sessions,
+        saw: Callable[[PrincipalId, RelayedText, str], Awaitable[None]] | None = None,
         surroundings: Environment,
         url_of: Callable[[CandidateId], str | None],
         showing: ShowingNotes,
@@ -117,6 +106,8 @@ class LocalGuard:
         monotonic_s: Callable[[], float] = time.monotonic,
     ) -> None:
         """All guards share `sieve` and `ledger`. `left_out` gets what the sieve newly hides.
+
+        `saw` notes a text that a relay showed an agent; by default the ledger alone does.
 
         `url_of`: the page where a person may confirm a held candidate; None if none is served.
         """
@@ -133,6 +124,7 @@ class LocalGuard:
         # Withholds parts of a server's answers.
         self.sifting = AnswerSieve(sieve, showing, left_out)
         self._ledger = ledger
+        self._saw = saw or ledger.saw
         self._surroundings = surroundings
         self._url_of = url_of
         self._monotonic_s = monotonic_s
@@ -453,7 +445,7 @@ class LocalGuard:
         """
         if segment.kind.trust > SourceKind.TOOL_RESULT.trust:
             raise MalformedRequest("kind: a relay brings what tools and servers say")
-        await self._ledger.saw(principal.principal_id, segment, principal.tenant)
+        await self._saw(principal.principal_id, segment, principal.tenant)
 
     async def pin(
         self, principal: Principal, server: str, tools: tuple[PinnedTool, ...]
