@@ -11,9 +11,10 @@ from policy.after.matchers import SignalKind
 from policy.after.rule_judge import RegisteredRule, RuleJudge
 from policy.model import Hit, MemoryId, PrincipalId, Tenant
 from policy.query import EVERYTHING
-from proxy.aftermath.rule_signals import RuleSignals, judged_memory
+from proxy.aftermath.rule_signals import RuleSignals
 from proxy.seams.cases import CanaryOutcome
 from proxy.seams.environment import Embedder, Environment
+from proxy.withhold.judged_texts import judged_memory
 from storage.features.recalls import Recall, RecalledMemory
 from storage.features.recalls.ledger import RecallLedger
 from storage.interfaces import MemoryReader

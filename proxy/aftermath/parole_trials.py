@@ -20,10 +20,10 @@ from policy.trust.score import TrustLevel
 from proxy.aftermath.canaries import CANARY_FRONT, FOUND_MAX
 from proxy.aftermath.judges import Judges
 from proxy.aftermath.replay import Evidence, NothingKept, Replays
-from proxy.aftermath.rule_signals import judged_memory
 from proxy.aftermath.rules import OpenedSignals, accused, rules_for
 from proxy.seams.cases import ReplayedMemory, Signal
 from proxy.seams.environment import Embedder
+from proxy.withhold.judged_texts import judged_memory
 from storage.features.cases import Case
 from storage.features.parole import (
     EndProbations,

@@ -15,8 +15,8 @@ import numpy as np
 from policy.after.attribution import Control, Done, Ending, OpenCause, Suspect, believed_first
 from policy.after.rule_judge import RuleJudge
 from policy.model import Hit, Memory, MemoryId, SourceKind, Tenant
-from proxy.aftermath.rule_signals import judged_memory
 from proxy.seams.cases import Signal
+from proxy.withhold.judged_texts import judged_memory
 from storage.features.recalls import Recall, RecalledMemory
 from storage.features.recalls.ledger import RecallLedger
 from storage.interfaces import MemoryReader

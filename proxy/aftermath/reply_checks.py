@@ -23,9 +23,9 @@ from policy.model import Memory, MemoryId, Principal, PrincipalId, Tenant
 from proxy.aftermath.blame_search import BlameSearch
 from proxy.aftermath.rule_signals import RuleSignals
 from proxy.aftermath.rule_watch import going_on
-from proxy.aftermath.screens import KnownRules, TenantRules
 from proxy.seams.cases import RULES, WrongReply
 from proxy.seams.waits import beside
+from proxy.withhold.screens import KnownRules, TenantRules
 from storage.interfaces import MemoryReader
 
 REPLIES_MAX: Final = 256

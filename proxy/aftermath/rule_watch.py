@@ -21,10 +21,10 @@ from policy.model import Memory, MemoryId, Tenant
 from policy.verdict import InvariantBroken
 from proxy.aftermath.canaries import Canaries
 from proxy.aftermath.rule_signals import RuleSignals
-from proxy.aftermath.screens import KnownRules, TenantRules
 from proxy.seams.cases import RULES
 from proxy.seams.environment import Environment
 from proxy.seams.waits import beside
+from proxy.withhold.screens import KnownRules, TenantRules
 from storage.interfaces import MemoryReader
 from storage.values import Anchor
 

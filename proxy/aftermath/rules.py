@@ -12,8 +12,8 @@ from policy.bounded import Bounded
 from policy.model import Hit, Memory, SourceKind
 from policy.text.skeleton import skeleton
 from policy.text.whole_words import words_of
-from proxy.aftermath.rule_signals import judged_step, rules_of
 from proxy.seams.cases import Signal
+from proxy.withhold.judged_texts import judged_step, rules_of
 from storage.features.cases import ConvictedMemory
 from storage.interfaces import MemoryReader
 from storage.values import Anchor

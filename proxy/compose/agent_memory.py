@@ -8,7 +8,6 @@ from functools import partial
 from typing import Final, Self
 
 from policy.model import Principal, PrincipalId
-from proxy.aftermath.screens import KnownRules, ScreenMaker
 from proxy.ledger.sessions import Sessions
 from proxy.model.call_judge import ReplyJudge
 from proxy.model.ledger_coupling import AboveFloor, LedgerCoupling
@@ -22,6 +21,7 @@ from proxy.seams.guard import RelayedText
 from proxy.seams.operation import earlier_texts_of, memories_of
 from proxy.seams.recalls import Shown
 from proxy.withhold.convictions import Convictions
+from proxy.withhold.screens import KnownRules, ScreenMaker
 from proxy.withhold.verdicts import Verdicts
 from proxy.withhold.withholding import Withholding
 from storage.interfaces import SessionLog, Store

@@ -41,7 +41,6 @@ from proxy.aftermath.reply_checks import ReplyChecks
 from proxy.aftermath.rule_signals import RuleSignals
 from proxy.aftermath.rule_watch import LOOK_S, RuleWatch
 from proxy.aftermath.rules import OpenedSignals
-from proxy.aftermath.screens import KnownRules, ScreenMaker
 from proxy.compose.agent_memory import ModelMemory
 from proxy.compose.backends import adapters_by_name
 from proxy.compose.observe_mode import WARN_EVERY_S, warn
@@ -81,6 +80,7 @@ from proxy.settings.table import Settings
 from proxy.settings.values import Address
 from proxy.transport.auth import Authenticator
 from proxy.withhold.convictions import Convictions
+from proxy.withhold.screens import KnownRules, ScreenMaker
 from storage.features.lineage import Lineage
 from storage.features.objections import Objections
 from storage.features.retention_candidates import RetentionCandidates

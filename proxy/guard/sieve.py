@@ -28,7 +28,7 @@ from policy.withheld.pieces import (
     pieces_of,
 )
 from proxy.guard.live_texts import LiveTexts, PiecePrint, prints_of_pieces
-from proxy.seams.recalls import ScreensRows
+from proxy.withhold.screens import ScreenMaker
 from storage.values import EndedText, ForwardState, UpstreamChange, UpstreamChanges
 
 ANSWERS_MAX: Final = 32_768
@@ -211,7 +211,7 @@ class Sieve:
     """
 
     def __init__(
-        self, news: Callable[[int], UpstreamChanges], screen: ScreensRows | None = None
+        self, news: Callable[[int], UpstreamChanges], screen: ScreenMaker | None = None
     ) -> None:
         self.turn = asyncio.Lock()
         self._news = news

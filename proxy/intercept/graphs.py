@@ -15,7 +15,7 @@ from policy.model import Memory, Reads, Tenant
 from proxy.dialects.mcp.store.graph import WHOLE_GRAPH, GraphAnswer, GraphIndex, Orphan
 from proxy.seams.faults import MalformedRequest
 from proxy.seams.operation import FindInGraph, GraphLookupResult, ReadGraph
-from proxy.seams.recalls import ScreensRead
+from proxy.withhold.screens import Screen
 from storage.interfaces import MemoryReader
 
 GRAPH_MEMORIES_MAX: Final = 100_000
@@ -45,7 +45,7 @@ class Graphs:
         self,
         tenant: Tenant,
         asked: ReadGraph,
-        screen: ScreensRead | None = None,
+        screen: Screen | None = None,
         reads: Reads = Reads.ALL,
     ) -> GraphAnswer:
         """The part of a tenant's graph that a call asks for and `screen` and `reads` may show.
@@ -97,7 +97,7 @@ class Graphs:
         return kept.index
 
 
-def _screened(index: GraphIndex, asked: ReadGraph, screen: ScreensRead | None) -> GraphAnswer:
+def _screened(index: GraphIndex, asked: ReadGraph, screen: Screen | None) -> GraphAnswer:
     """The part of a graph that is asked for, as if memories that the screen hides did not exist.
 
     They are put back into the index, because writes have to name every memory of an entity.

@@ -62,7 +62,8 @@ from proxy.seams.operation import (
     WrittenItem,
     without_store_numbers,
 )
-from proxy.seams.recalls import Read, ReadAnswer, ScreensRead, Shown
+from proxy.seams.recalls import Read, ReadAnswer, Shown
+from proxy.withhold.screens import Screen
 from storage.interfaces import MemoryReader
 from telemetry.events import ReadServed, TraceContext
 
@@ -119,7 +120,7 @@ class Operations:
         graphs: Graphs,
         window: Window,
         feedback: Callable[[Principal, GiveFeedback], Awaitable[FeedbackResult]],
-        screen: Callable[[Principal], ScreensRead | None] | None,
+        screen: Callable[[Principal], Screen | None] | None,
     ) -> None:
         """`screen` makes the filter of one read's memories; None: every memory may be shown.
 
@@ -311,7 +312,7 @@ class Operations:
         )
 
     async def _read(
-        self, principal: Principal, operation: Read, screen: ScreensRead | None
+        self, principal: Principal, operation: Read, screen: Screen | None
     ) -> ReadAnswer:
         expired = isinstance(operation, Search | ListMemories | GetMemory) and operation.expired
         tenant, reader = principal.tenant, self._reader.at(principal.reads, expired=expired)
@@ -346,7 +347,7 @@ class Operations:
         reader: MemoryReader,
         tenant: Tenant,
         operation: ListEntities,
-        screen: ScreensRead | None,
+        screen: Screen | None,
     ) -> ReadAnswer:
         ids = await self._in_thread(reader.entities, tenant, operation.offset)
         if ids.cut and not operation.by_offset:
@@ -364,7 +365,7 @@ class Operations:
         reader: MemoryReader,
         tenant: Tenant,
         operation: Search,
-        screen: ScreensRead | None,
+        screen: Screen | None,
     ) -> ReadAnswer:
         vector = self._query_vector(operation)
         words = reader.words(tenant, operation.query) if operation.query else b""
@@ -412,7 +413,7 @@ class Operations:
 
 
 def _listed(
-    reader: MemoryReader, tenant: Tenant, operation: ListMemories, screen: ScreensRead | None
+    reader: MemoryReader, tenant: Tenant, operation: ListMemories, screen: Screen | None
 ) -> ListResult:
     page = reader.page(tenant, operation.where, operation.offset, operation.limit)
     if page.cut and not operation.by_offset:
@@ -426,11 +427,11 @@ def _listed(
     return ListResult(total=len(memories) if whole else page.total, memories=memories)
 
 
-def _named(entities: tuple[Entity, ...], screen: ScreensRead) -> tuple[Entity, ...]:
+def _named(entities: tuple[Entity, ...], screen: Screen) -> tuple[Entity, ...]:
     return tuple(one for one in entities if screen.shows_name(one.name))
 
 
-def _without(answered: ReadAnswer, screen: ScreensRead | None) -> ReadAnswer:
+def _without(answered: ReadAnswer, screen: Screen | None) -> ReadAnswer:
     """The answer with `left_out` set: the memories that the screen removed from it."""
     return answered if screen is None else replace(answered, left_out=screen.left_out)
 

@@ -27,7 +27,7 @@ from policy.withheld.pieces import (
     pieces_of,
     runs_of,
 )
-from proxy.seams.recalls import ScreensRows
+from proxy.withhold.screens import ScreenMaker
 from proxy.withhold.texts import strings_of
 from storage.features.quarantine.quarantined_memories import QuarantinedMemories
 from storage.interfaces import MemoryReader
@@ -129,7 +129,7 @@ class Convictions:
     """The convicted sentences of each tenant, read again when something changed."""
 
     def __init__(
-        self, quarantined: QuarantinedMemories, reader: MemoryReader, rules: ScreensRows
+        self, quarantined: QuarantinedMemories, reader: MemoryReader, rules: ScreenMaker
     ) -> None:
         self._quarantined = quarantined
         self._reader = reader

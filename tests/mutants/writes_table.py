@@ -100,7 +100,7 @@ WRITES: Final = (
         row="screened-beside",
         name="a lie in a memory's names is held against no anchor",
         invariant="no read shows a lie beside a text",
-        where="proxy.aftermath.rule_signals:judged_text",
+        where="proxy.withhold.judged_texts:judged_text",
         fault=replaced("names", "names[:0]"),
         tests=one_test(_SCREENING, "test_a_lie_beside_the_text_is_left_out_as_well"),
     ),

@@ -17,9 +17,9 @@ from policy.query import EVERYTHING
 from proxy.aftermath.blame_search import ON_CONVICTION, BlameSearch
 from proxy.aftermath.reply_checks import REPLIES_OF_ONE_MAX, ReplyChecks
 from proxy.aftermath.rule_signals import RULE_DAY_MAX, RuleSignals
-from proxy.aftermath.screens import KnownRules, Screen, ScreenMaker
 from proxy.seams.cases import OnConviction, WrongReply
 from proxy.seams.environment import Environment
+from proxy.withhold.screens import KnownRules, Screen, ScreenMaker
 from storage.embedded import EmbeddedStore
 from storage.features.cases import Opening
 from storage.features.cases.case_records import MoveCase, OpenCase

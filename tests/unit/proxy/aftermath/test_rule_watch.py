@@ -15,9 +15,9 @@ from policy.query import EVERYTHING
 from proxy.aftermath.canaries import Canaries
 from proxy.aftermath.rule_signals import RULE_DAY_MAX, WRITER_DAY_MAX, RuleSignals
 from proxy.aftermath.rule_watch import LOOK_S, READS_MAX, RuleWatch
-from proxy.aftermath.screens import KnownRules
 from proxy.compose.periodic import every, repeating
 from proxy.seams.environment import Environment
+from proxy.withhold.screens import KnownRules
 from storage.embedded import EmbeddedStore
 from storage.features.cases import Case
 from storage.features.registered import PutAnchor

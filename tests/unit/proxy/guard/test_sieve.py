@@ -17,10 +17,10 @@ from policy.labels.effect import Effect, EffectKind
 from policy.labels.forwarded_call import MCP, ForwardedCall, target_of, texts_of
 from policy.model import Candidate, ChangeKind, MemoryId, PrincipalId, SourceKind, Tenant
 from policy.withheld.pieces import sentences_of
-from proxy.aftermath.screens import KnownRules, ScreenMaker
 from proxy.guard.live_texts import FOUND_MAX, LiveTexts, prints_of_pieces
 from proxy.guard.sieve import Sieve
 from proxy.seams.guard import ForwardStatus
+from proxy.withhold.screens import KnownRules, ScreenMaker
 from storage.features.registered import PutAnchor
 from storage.values import Anchor, ForwardState, UpstreamChange, UpstreamChanges
 from tests.unit.proxy.guarded import AGENT, SERVER, call, guard_of, guarded, item

@@ -26,7 +26,6 @@ from policy.model import (
 from policy.query import EVERYTHING
 from proxy.aftermath.blame_search import BlameSearch
 from proxy.aftermath.feedback import FeedbackIntake
-from proxy.aftermath.screens import KnownRules, ScreenMaker
 from proxy.dialects.mcp.store.graph import ENTITIES, EntityMark, marked
 from proxy.intercept.graphs import Graphs
 from proxy.intercept.operations import BULK_NONCE_LEN_MAX, Operations, Window
@@ -60,6 +59,7 @@ from proxy.seams.operation import (
     without_store_numbers,
 )
 from proxy.seams.recalls import Read, ReadAnswer, Shown
+from proxy.withhold.screens import KnownRules, ScreenMaker
 from storage.features.quarantine.hiding import Quarantine
 from telemetry.events import ReadServed
 from tests.unit.proxy.wired import TRACE, Wired, wired

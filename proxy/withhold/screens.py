@@ -18,7 +18,7 @@ from policy.bounded import Bounded
 from policy.labels.forwarded_call import call_of
 from policy.model import Channel, HistoryEntry, Memory, MemoryId, Principal, SourceKind, Tenant
 from policy.withheld.pieces import sentences_of
-from proxy.aftermath.rule_signals import judged_memory, judged_step, rules_of
+from proxy.withhold.judged_texts import judged_memory, judged_step, rules_of
 from storage.values import Anchor, UpstreamChange
 
 _TENANTS_MAX: Final = 4_096
@@ -157,7 +157,10 @@ class KnownRules:
 
 
 class Screen:
-    """Decides which memories, steps and names one read may show (`ScreensRead`)."""
+    """Decides which memories, steps and names one read may show.
+
+    One thread at a time; not on the event loop.
+    """
 
     def __init__(self, rules: TenantRules) -> None:
         self._rules = rules
@@ -201,7 +204,7 @@ class Screen:
 
 
 class ScreenMaker:
-    """Makes the screens of reads, and judges upstream memories (`ScreensRows`). Any thread."""
+    """Makes the screens of reads, and judges upstream memories. Any thread."""
 
     def __init__(self, rules: KnownRules) -> None:
         self._rules = rules
@@ -229,6 +232,9 @@ class ScreenMaker:
     def convicting(
         self, tenant: Tenant, texts: tuple[str, ...], rule_ids: tuple[str, ...]
     ) -> tuple[str, ...]:
-        """The sentences of a memory's texts that fail these rules; all texts if none fails."""
+        """The sentences of a memory's texts that fail these rules; all texts if none fails.
+
+        None fails alone where a memory fails a rule only as a whole, or a rule was removed.
+        """
         rules = self._rules.of(tenant)
         return texts if rules is None else rules.convicting(texts, rule_ids)
