@@ -280,7 +280,7 @@ def _surroundings(
         trace_key=blake2b(b"traces", key=store.prints_key, digest_size=32).digest(),
     )
     if shard is not None:
-        made.serving.holds = shard.holds
+        made.serving.holds = shard.journal.holds
     return made
 
 

@@ -406,7 +406,7 @@ class Services:
         self.reply_checks = foundation.reply_checks(self.watch, self.blaming)
         self.guards = foundation.guards(writing, ledger, self.confirming, self.watch)
         screening = foundation.screening(self.watch)
-        shown = self.watch.shown
+        shown, contexts = self.watch.shown, None if memory is None else memory.recalled
         self.operations = Operations(
             reader=store.reader,
             writing=writing,
@@ -414,11 +414,7 @@ class Services:
             surroundings=surroundings,
             executor=executor,
             recalls=RecallNotes(
-                store.recalls,
-                None if memory is None else memory.recalled,
-                lambda: store.reader.status().version,
-                now_ms,
-                shown,
+                store.recalls, contexts, lambda: store.reader.status().version, now_ms, shown
             ),
             graphs=graphs,
             window=Window(budgets, lambda: store.ruleset, now_ms),

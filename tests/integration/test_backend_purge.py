@@ -27,7 +27,7 @@ async def forget_closed_keys(gate: Guarded) -> None:
             change.draft.delete(CLOSED, key)
         change.moved.add(CLOSED)
 
-    store: EmbeddedStore = gate.sidecar.sidecar.store  # type: ignore[assignment]
+    store: EmbeddedStore = gate.sidecar.sidecar.store
     await store.writer.run(lambda: store._engine.transact(work))
 
 

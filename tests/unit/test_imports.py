@@ -46,7 +46,6 @@ ALLOWED: dict[str, frozenset[str]] = {
     | {"policy", "storage", "msgspec", "lmdb", "faiss", "numpy", "cryptography"}
     | {"Stemmer", "re", "unicodedata"}
     | {
-        "abc",
         "array",
         "asyncio",
         "concurrent",

@@ -198,7 +198,7 @@ def test_a_piece_is_shown_by_what_is_proven_or_was_there_before(
     assert sieve.sift(SCOPE, (POISON,)) == (False,)
 
 
-class Rules:
+class Rules(ScreenMaker):
     """Lets no memory be shown with one word in it, once there is such a word."""
 
     def __init__(self, word: str | None = None) -> None:

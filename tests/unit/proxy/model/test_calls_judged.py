@@ -260,7 +260,7 @@ class _Coupled(UnsafeUncoupled):
 
     def __init__(self, judging: ReplyJudge, withheld: str | None = None) -> None:
         self._judging = judging
-        self._withheld = withheld
+        self._refused = withheld
 
     async def prepare(self, asked: PrincipalRequest) -> PreparedRequest:
         await self._judging.results(asked)
@@ -269,7 +269,7 @@ class _Coupled(UnsafeUncoupled):
     async def judge(
         self, prepared: PreparedRequest, calls: tuple[ModelCall, ...]
     ) -> tuple[str | None, ...]:
-        return await self._judging.judge(prepared, calls, lambda _: self._withheld)
+        return await self._judging.judge(prepared, calls, lambda _: self._refused)
 
 
 async def test_the_results_of_a_request_count_before_it_goes_on(seen: Guarded) -> None:

@@ -53,7 +53,11 @@ async def test_a_member_that_gave_the_store_up_lets_another_take_it(
     try:
         took = await Standby(settings, first, around).take_over(stop, gave_up=gave_up)
         # One that starts takes it at once.
-        assert (took, first.holds(), second.holds()) == (not gave_up, not gave_up, gave_up)
+        assert (took, first.journal.holds(), second.journal.holds()) == (
+            not gave_up,
+            not gave_up,
+            gave_up,
+        )
     finally:
         await asyncio.to_thread(first.close)
         await asyncio.to_thread(second.close)
