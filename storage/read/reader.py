@@ -348,15 +348,14 @@ class EmbeddedReader(WordReads):
     ) -> SearchAnswer:
         """The live memories that match, best first, with the facts for a replay.
 
-        The score is that of docs/search.md: of the likeness, the question's hashed `words`
-        (`words`) and the trust in the memory's label. `threshold` is the least cosine.
-        A memory over the cap of its origin (`storage.read.exposure`) comes last. Scores are exact.
-        In a large store the choice of rows is approximate, and may depend on the merged segments.
-        With `exact` every live row is compared, for replays and tests. `shows` returns whether a
-        memory may be shown; the next ones take the places of those that may not. It is called on
-        the calling thread, maybe twice for one memory.
-        For operators: with `among` the newest rows with these ordinals are searched, those in
-        quarantine too.
+        The score is that of docs/search.md: of the likeness, the question's hashed `words` and the
+        trust in the memory's label. `threshold` is the least cosine. A memory over the cap of its
+        origin (`storage.read.exposure`) comes last. Scores are exact. In a large store the choice
+        of rows is approximate, and may depend on the merged segments. With `exact` every live row
+        is compared, for replays and tests. `shows` returns whether a memory may be shown; the next
+        ones take the places of those that may not. It is called on the calling thread, maybe twice
+        for one memory. For operators: with `among` the newest rows with these ordinals are
+        searched, those in quarantine too.
 
         Raises:
             BadVector: The vector is not a finite unit vector of the index's dimension.
