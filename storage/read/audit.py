@@ -74,7 +74,11 @@ class EmbeddedAudit:
             )
 
     def continues(self, old: int, size: int) -> tuple[bytes, ...]:
-        """The proof that the log's first `size` leaves continue its first `old` ones."""
+        """The consistency proof (RFC 6962) of the heads with `old` and with `size` leaves.
+
+        Raises:
+            ValueError, StoreCorrupt: There are no such heads, or a stored node is missing.
+        """
         with self._store.reading() as view:
             return consistency_proof(old, size, leaf_source(view), Nodes(view))
 

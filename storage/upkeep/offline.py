@@ -77,7 +77,18 @@ class EmbeddedFiles:
             return [_told(view, index) for index in range(since, min(size, since + limit))]
 
     def export_tiles(self, target: Path, *, entries: bool, witnessed: bool) -> AuditHead:
-        """Write the log to a directory as C2SP tlog-tiles; return the head that is there then."""
+        """Write the log to a directory as C2SP tlog-tiles; return the head that is there then.
+
+        The head is the newest one; with `witnessed`, the one that the configured witnesses cosigned
+        last. With `entries`, the leaves themselves are written too. A complete tile is never
+        rewritten.
+
+        Raises:
+            StoreRolledBack: The directory has a head that this log does not continue.
+            StoreUnavailable: The store cannot be read, another user can write the directory, or it
+                was begun with or without `entries`, and this is the opposite.
+            OSError: The directory cannot be written.
+        """
         with read_only(self._state / "store", self._digests) as view:
             note = view.checkpoint()
             if note is None:
