@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from functools import cached_property
-from typing import Annotated, ClassVar
+from typing import TYPE_CHECKING, Annotated, ClassVar
 
 from msgspec import Meta
 
 from proxy.settings.egress import Egress
 from proxy.settings.servers import Name, Text, check_url
 from proxy.settings.values import BadValue
-from storage.audit.checkpoint import COSIGNS, BadCheckpoint, VerifierKey
+
+if TYPE_CHECKING:
+    from storage.audit import VerifierKey
 
 
 class WitnessTable(Egress, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -45,6 +47,13 @@ class WitnessTable(Egress, frozen=True, kw_only=True, forbid_unknown_fields=True
     @cached_property
     def verifier(self) -> VerifierKey:
         """The key in `key`, parsed."""
+        # The log brings the words of every language, which few commands need.
+        from storage.audit.checkpoint import (  # noqa: PLC0415 - see above
+            COSIGNS,
+            BadCheckpoint,
+            VerifierKey,
+        )
+
         try:
             return VerifierKey.parse(self.key, COSIGNS)
         except BadCheckpoint as error:

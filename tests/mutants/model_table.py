@@ -91,7 +91,7 @@ MODEL: Final = (
         name="a quarantined memory stays in the model's context",
         invariant="no model request that begins after a quarantine carries the memory",
         where="proxy.withhold.withholding:Withholding._look_at_store",
-        fault=replaced("await self._verdicts.convicted(tenant)", "kept.convicted"),
+        fault=replaced("await self._verdicts.convictions.of(tenant)", "kept.convicted"),
         tests=one_test(
             "tests/unit/proxy/withhold/test_withdrawn.py",
             "test_a_quarantined_memory_leaves_the_next_request_and_parole_brings_it_back",
