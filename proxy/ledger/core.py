@@ -375,8 +375,12 @@ class Core:
         row = SegmentRow(
             "tool", 0, reads=True, server=server, tool=tool, call_id=name_of(segment.call_id)
         )
-        origin = msgspec.structs.replace(origin_of(row), kind=segment.kind)
-        self._index(principal_id, "", (Text(text, origin) for text in segment.texts))
+        if not self.knows(principal_id, segment):
+            origin = msgspec.structs.replace(origin_of(row), kind=segment.kind)
+            texts = (Text(text, origin) for text in segment.texts)
+            self._indexed[self._segment(principal_id, segment)] = self._index(
+                principal_id, "", texts
+            )
         if segment.tool in FOREIGN_METHODS:
             # A host may put the answer into any of its conversations, most often into the next one
             # that it begins; no request shows which one.
@@ -387,6 +391,15 @@ class Core:
                     found.row(msgspec.structs.replace(row, channel="resource"))
                     self._note(found)
 
+    def knows(self, principal_id: str, segment: RelayedText) -> bool:
+        """Whether an equal segment was recorded before, and all of its texts are indexed still."""
+        known = self._indexed.get(self._segment(principal_id, segment))
+        return known is not None and self.ring_of(principal_id).keeps(known)
+
+    def _segment(self, principal_id: str, segment: RelayedText) -> tuple[str, str, int]:
+        said = [segment.server, segment.tool, segment.kind.value, *segment.texts]
+        return principal_id, "", self.reader.arguments(said)
+
     def ring_of(self, principal_id: str) -> Ring:
         """The bounded index (ring) of the texts that entered a principal's contexts."""
         ring = self._rings.get(principal_id)
@@ -395,20 +408,22 @@ class Core:
         self._rings.move_to_end(principal_id)
         return ring
 
-    def _index(self, principal_id: str, session: str, texts: Iterable[Text]) -> None:
-        for text, origin in texts:
-            self._add(principal_id, session, text, (origin,))
+    def _index(self, principal_id: str, session: str, texts: Iterable[Text]) -> int:
+        """Index texts; return the key of the oldest one in the principal's ring."""
+        added = [self._add(principal_id, session, text, (origin,)) for text, origin in texts]
+        return min(added, default=0)
 
-    def _add(self, principal_id: str, session: str, text: str, origins: tuple[Origin, ...]) -> None:
+    def _add(self, principal_id: str, session: str, text: str, origins: tuple[Origin, ...]) -> int:
         ring = self.ring_of(principal_id)
         tools = [f"{one.server}\0{one.tool}" for one in origins]
         name = (principal_id, session, self.reader.digest([text, *tools]))
         known = self._indexed.get(name)
         if known is not None and ring.keeps(known):
-            return
-        self._indexed[name] = ring.next
+            return known
+        key = self._indexed[name] = ring.next
         ring.add(text, origins, session=session)
         self._bound_rings()
+        return key
 
     @property
     def print_count(self) -> int:

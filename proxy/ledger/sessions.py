@@ -340,9 +340,11 @@ class Sessions:
     async def saw(self, principal_id: PrincipalId, segment: RelayedText, tenant: str = "") -> None:
         """Record a server's answer that a relay saw; the relay forwards the answer after that."""
         now_ms = self.surroundings.now_ms()
+        # An agent reads its memory again and again: what is indexed already is not read again.
+        known = self._core.knows(principal_id, segment)
         await self._in_turn(
             tenant,
-            sum(map(len, segment.texts)),
+            0 if known else sum(map(len, segment.texts)),
             lambda: self._core.saw(principal_id, segment, now_ms),
         )
         self._soon()

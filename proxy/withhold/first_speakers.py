@@ -124,10 +124,15 @@ class FirstSpeakers:
         for one in prints:
             self._note(one, mark)
 
-    def unserved(self, texts: Iterable[str]) -> list[str]:
+    def unserved(self, texts: Sequence[str]) -> list[str]:
         """Return the texts that were not given before, or all if some may have been forgotten."""
         fresh: list[str] = []
         crowded = self._crowded
+        # An agent reads its memory again and again, so all texts together have a print as well.
+        whole = self._listener.print("\0".join([*map(str, map(len, texts)), "", *texts]))
+        if whole in self._served and not crowded:
+            return fresh
+        self._served[whole] = None
         for text in texts:
             name = self._listener.print(text)
             if text and (crowded or name not in self._served):
@@ -331,7 +336,7 @@ class AllSpeakers:
         self.of(principal).note(words.others)
         return self._kept(principal)
 
-    async def saw(self, principal: str, texts: Iterable[str]) -> None:
+    async def saw(self, principal: str, texts: Sequence[str]) -> None:
         """Record texts that an agent was shown outside of model requests, as another's words.
 
         Raises:
@@ -343,7 +348,7 @@ class AllSpeakers:
         self.of(principal).note(found)
         await asyncio.shield(self._kept(principal))
 
-    def served(self, principal: str, texts: Iterable[str]) -> None:
+    def served(self, principal: str, texts: Sequence[str]) -> None:
         """Record the texts of memories that are served, as another's words."""
         speakers = self.of(principal)
         fresh = speakers.unserved(texts)

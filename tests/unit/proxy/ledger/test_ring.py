@@ -8,7 +8,7 @@ from policy.model import Origin, PrincipalId, SourceKind
 from proxy.dialects.model.tools import DeclaredTool
 from proxy.ledger.core import PRINCIPALS_MAX
 from proxy.ledger.ring import PRINTS_MAX, SEGMENTS_MAX, Ring, RingText
-from proxy.ledger.turn_reader import HOSTS_MAX, hosts_in
+from proxy.ledger.turn_reader import HOSTS_MAX, TurnReader, hosts_in
 from proxy.ledger.unmapped_tools import TOOLS_MAX, UnmappedTools
 from proxy.seams.guard import RelayedText
 from tests.unit.proxy.ledgers import ADA, GRACE, Ledger
@@ -61,6 +61,39 @@ async def test_a_text_that_comes_again_is_kept_once_and_found_as_if_it_were_new(
     # The first copy had to make room by now.
     (origin,) = culprits(ledger, NOTE)
     assert origin.tool == "search"
+
+
+async def test_an_answer_that_comes_again_is_read_once_for_as_long_as_all_of_it_is_indexed(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    read: list[str] = []
+    printed: list[list[str]] = []
+    add, digest = Ring.add, TurnReader.digest
+
+    def adding(ring: Ring, text: str, origins: tuple[Origin, ...], *, session: str) -> None:
+        read.append(text)
+        add(ring, text, origins, session=session)
+
+    def printing(reader: TurnReader, parts: list[str]) -> int:
+        printed.append(parts)
+        return digest(reader, parts)
+
+    monkeypatch.setattr(Ring, "add", adding)
+    monkeypatch.setattr(TurnReader, "digest", printing)
+    ledger = Ledger()
+    saw, answer = ledger.sessions.saw, segment(*(f"{NOTE} {number}" for number in range(9)))
+    await saw(ADA.principal_id, answer)
+    printed.clear()
+    await saw(ADA.principal_id, answer)
+    assert read == [*answer.texts]
+    assert len(printed) < len(answer.texts), "the answer has one print"
+    await saw(ADA.principal_id, segment(*answer.texts, tool="fetch"))
+    assert read == [*answer.texts] * 2, "control: another tool is another origin"
+    for number in range(SEGMENTS_MAX + 1):
+        await saw(ADA.principal_id, segment(f"page {number}"))
+    assert culprits(ledger, NOTE) == (), "control: it made room"
+    await saw(ADA.principal_id, answer)
+    assert culprits(ledger, NOTE)
 
 
 async def test_what_came_before_a_principal_made_room_is_told_again(

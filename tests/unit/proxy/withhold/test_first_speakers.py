@@ -147,8 +147,8 @@ async def test_a_memory_that_was_served_is_not_the_hosts(one: Rig) -> None:
 
 
 async def test_what_a_relay_showed_is_not_the_hosts(one: Rig) -> None:
-    for _ in range(2):
-        await one.withholding.speakers.saw(AGENT.principal_id, ("A memory.", ORDER))
+    for texts in (("A memory.", ORDER[:9]), ("A memory.", ORDER), ("A memory.", ORDER)):
+        await one.withholding.speakers.saw(AGENT.principal_id, texts)
     for withholding in (one.withholding, one.again()):
         assert not is_own(await heard(withholding, user("Hi."), system=ORDER))
 
