@@ -152,7 +152,7 @@ class GuardFront:
                 refused = await self._host_calls.judge(principal, asked, incoming.trace)
                 return wire.HostAnswer(refused=refused)
             case wire.Strings():
-                return await self._guard.sift(principal, asked.server, asked.strings)
+                return await self._guard.sift(principal, asked.server, asked.strings, asked.seen)
             case wire.ToolList():
                 return await self._guard.pin(principal, asked.server, asked.tools)
             case wire.OneCandidate():

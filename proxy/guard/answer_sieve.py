@@ -88,8 +88,8 @@ class AnswerSieve:
             StorageError: The answer is unknown; withhold all of it.
         """
         flags = await self.withheld(principal, target, strings)
-        left = tuple(one for one, hides in zip(strings, flags, strict=True) if not hides)
-        await self.showed(principal, target, left)
+        left = [one for one, hides in zip(strings, flags, strict=True) if not hides]
+        await self.showed(principal, target, tuple(left) if any(flags) else strings)
         return flags
 
     async def withheld(

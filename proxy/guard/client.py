@@ -33,7 +33,12 @@ from proxy.seams.guard import (
 )
 from proxy.seams.operation import DeleteWhere, GraphOperation, GraphResult, Operation, Result, Write
 from proxy.seams.waits import ReleaseBell
-from storage.ground.errors import OutcomeUnknown, StoreUnavailable, UnknownCandidate
+from storage.ground.errors import (
+    OutcomeUnknown,
+    StorageError,
+    StoreUnavailable,
+    UnknownCandidate,
+)
 
 ANSWER_S: Final = 15.0
 """Seconds to wait for an answer: a little more than the writer takes at most."""
@@ -41,6 +46,8 @@ RETURN_S: Final = 0.5
 KEPT_S: Final = 5.0
 """Seconds to keep an idle connection: fewer than the gate does, which might end it in use."""
 _ORIGIN: Final = "http://localhost"
+_SHORT_LEN_MAX: Final = wire.REQUEST_BYTES_MAX // 8
+"""Characters that are few enough for one request, however they are escaped in JSON."""
 _OK: Final = 200
 _NOT_FOUND: Final = 404
 _SERVER_FAULTS: Final = 500
@@ -163,21 +170,32 @@ class GuardClient:
         await self._ask("settle", body, None)
 
     async def sift(
-        self, principal: Principal, server: str, strings: tuple[str, ...]
+        self,
+        principal: Principal,
+        server: str,
+        strings: tuple[str, ...],
+        seen: RelayedText | None = None,
     ) -> tuple[bool, ...]:
         """For each string of a server's answer: True if it must not reach the agent.
+
+        Where that is none, `seen` is recorded as a text in the agent's context.
 
         Raises:
             StorageError: The answer is unknown; withhold all of it.
         """
-        del principal
         sifted: list[bool] = []
-        for part in _divided(strings):
-            body = wire.Strings(server=server, strings=part)
+        texts = (*strings, *(() if seen is None else seen.texts))
+        # An answer that is short enough is one request, so that it costs one way to the gate.
+        alone = seen if sum(map(len, texts)) <= _SHORT_LEN_MAX else None
+        for part in (strings,) if alone is not None else _divided(strings):
+            body = wire.Strings(server=server, strings=part, seen=alone)
             answer = await self._ask("sift", body, wire.SIFTED)
             sifted += answer
         if len(sifted) != len(strings):
             raise StoreUnavailable("the gate answered for other strings than were asked")
+        if seen is not alone and seen is not None and seen.texts and not any(sifted):
+            with contextlib.suppress(StorageError, MalformedRequest):
+                await self.saw(principal, seen)
         return tuple(sifted)
 
     async def refused(self, principal: Principal, call: RefusedCall) -> None:

@@ -419,14 +419,22 @@ class LocalGuard:
                 await self._end(one, ForwardStatus.UNKNOWN)
 
     async def sift(
-        self, principal: Principal, server: str, strings: tuple[str, ...]
+        self,
+        principal: Principal,
+        server: str,
+        strings: tuple[str, ...],
+        seen: RelayedText | None = None,
     ) -> tuple[bool, ...]:
-        """For each string of a server's answer: True if it must not reach the agent.
+        """For each string of a server's answer: True if it is withheld; if none, record `seen`.
 
         Raises:
             StorageError: The answer is unknown; withhold all of it.
         """
-        return await self.sifting.sift(principal, self._target(server), strings)
+        flags = await self.sifting.sift(principal, self._target(server), strings)
+        if seen is not None and seen.texts and not any(flags):
+            with contextlib.suppress(StorageError):
+                await self.saw(principal, seen)
+        return flags
 
     def has_key(self, candidate_id: CandidateId, key: str) -> None:
         """Note the key that the server gave a sent memory, until its outcome is recorded."""

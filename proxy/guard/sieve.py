@@ -99,7 +99,8 @@ class _OfServer:
         self.live: dict[str, dict[int, _Known]] = {}
         self._live = _Ages()
         self._hidden = _Ages()
-        self._counts: Counter[int] = Counter()
+        # For each number of words, how many hidden pieces have it.
+        self.counts: Counter[int] = Counter()
         # A cache of `hides`, keyed by a text's digest and cleared with each change, because an
         # agent reads all of its memory again and again.
         self._answers: dict[bytes, bool] = {}
@@ -157,7 +158,7 @@ class _OfServer:
         """Hide a piece unless a live memory of an age below `until` contains it."""
         self._answers.clear()
         self._hidden.add(piece, until)
-        self._counts[count_of(piece)] += 1
+        self.counts[count_of(piece)] += 1
 
     def put(self, name: str, known: _Known) -> None:
         self._answers.clear()
@@ -185,20 +186,18 @@ class _OfServer:
         for piece, age in known.pieces:
             ages.drop(piece, age)
             if ages is self._hidden:
-                self._counts[count_of(piece)] -= 1
-                self._counts += Counter()  # removes counts of zero
+                self.counts[count_of(piece)] -= 1
+                self.counts += Counter()  # removes counts of zero
 
     def hides(self, text: str) -> bool:
         """Whether a text, or a sequence of its lines or sentences, is a hidden piece."""
-        if not self._counts:
-            return False
         name = digest_of(text)
         if name not in self._answers:
             if len(self._answers) >= ANSWERS_MAX:
                 self._answers.clear()
             self._answers[name] = any(
                 self._hidden.has(piece) and self._live.first(piece) >= self._hidden.first(piece)
-                for piece in pieces_in(text, self._counts)
+                for piece in pieces_in(text, self.counts)
             )
         return self._answers[name]
 
@@ -227,7 +226,7 @@ class Sieve:
         self._moves = Counter[str]()
         self._begun = 0
 
-    def sift(self, scope: Scope, strings: Iterable[str]) -> tuple[bool, ...]:
+    def sift(self, scope: Scope, strings: tuple[str, ...]) -> tuple[bool, ...]:
         """For each string of a server's answer: whether it must not reach the agent.
 
         Raises:
@@ -235,8 +234,8 @@ class Sieve:
         """
         self.refresh()
         of_server = self._scopes.get(scope)
-        if of_server is None:
-            return tuple(False for _ in strings)
+        if of_server is None or not of_server.counts:
+            return (False,) * len(strings)
         return tuple(map(of_server.hides, strings))
 
     def moves(self, target: str) -> tuple[int, int]:

@@ -53,6 +53,8 @@ class Strings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
 
     server: Name
     strings: Annotated[tuple[str, ...], Meta(max_length=STRINGS_MAX)]
+    # The segment to record if none of the strings is withheld.
+    seen: RelayedText | None = None
 
 
 class ToolList(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

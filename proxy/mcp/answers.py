@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections.abc import Awaitable, Callable, Generator
 from typing import Final, NamedTuple
+
+from msgspec.structs import replace
 
 from policy.model import SourceKind, Tenant
 from proxy.dialects.mcp.known_members import METHODS
@@ -141,10 +144,16 @@ class Answers:
     async def _read_and_noted(
         self, pending: PendingRequest, part: str, found: JsonValue, length: int
     ) -> JsonValue:
-        kept = await self._sifted(pending, part, found, length)
-        tool = tool_of(pending, self._connection.server, self._connection.principal.tenant)
-        call_id = call_of(pending.request_id)
-        await self._saw(tool, call_id, kept, pending.join, self._shown_of(pending))
+        connection, shown = self._connection, self._shown_of(pending)
+        tool = tool_of(pending, connection.server, connection.principal.tenant)
+        segment = self._segment(tool, call_of(pending.request_id), pending.join)
+        if connection.server.is_context:
+            kept = found
+        elif part == "result" and pending.method == LIST:
+            kept = await self._plan(filtering_tools(found))
+        else:
+            return await self._read(found, shown, length, segment)
+        await self._saw(segment, kept, shown)
         return kept
 
     async def _in_time(self, reading: Awaitable[JsonValue], found: JsonValue) -> JsonValue:
@@ -177,7 +186,7 @@ class Answers:
             except UNDECIDED:
                 return None
         if message.kind is not MessageKind.NOTIFICATION:
-            await self._saw(method_of(message.method), "-", kept, join_of({}))
+            await self._saw(self._segment(method_of(message.method), "-", join_of({})), kept)
         return _with_part(message, part, kept)
 
     async def _names_what_is_withheld(self, message: Message) -> bool:
@@ -198,28 +207,28 @@ class Answers:
             ),
         )
 
-    async def _sifted(
-        self, pending: PendingRequest, part: str, found: JsonValue, length: int
+    async def _read(
+        self, found: JsonValue, shown: AnswerShape, length: int, segment: RelayedText
     ) -> JsonValue:
-        if self._connection.server.is_context:
-            return found
-        if part == "result" and pending.method == LIST:
-            return await self._plan(filtering_tools(found))
-        return await self._read(found, self._shown_of(pending), length)
-
-    async def _read(self, found: JsonValue, shown: AnswerShape, length: int) -> JsonValue:
         last, self._last = self._last, None
         # An answer equal to the last one has the same strings in the same places, so the strings to
         # be looked up are the same as well.
         same = last is not None and last.shown is shown and last.value == found
-        if last is not None and same and not any(await self._sift(last.asked)):
-            self._last = last._replace(value=found)
-            return found
-        asked: list[tuple[str, ...]] = []
+        if last is not None and same:
+            segment = replace(segment, texts=last.texts)
+            if not any(await self._sift(last.asked, segment)):
+                self._last = last._replace(value=found)
+                return found
         answer = Answer(found, shown)
-        kept = await self._plan(filtering(found, shown, answer), asked.append)
-        if kept is found and len(asked) == 1 and length <= REMEMBERED_BYTES_MAX:
-            self._last = _Unchanged(found, shown, asked[0], answer.said())
+        segment = replace(segment, texts=answer.said())
+        asked: list[tuple[tuple[str, ...], bool]] = []
+        plan = filtering(found, shown, answer)
+        kept = await self._plan(plan, lambda *one: asked.append(one), segment)
+        if [hides for _, hides in asked] != [False]:
+            await self._saw(segment, kept, shown)
+        elif length <= REMEMBERED_BYTES_MAX:
+            # Nothing is withheld, so the gate noted the texts when it was asked.
+            self._last = _Unchanged(found, shown, asked[0][0], segment.texts)
         return kept
 
     def _shown_of(self, pending: PendingRequest) -> AnswerShape:
@@ -229,20 +238,27 @@ class Answers:
         rule = pending.rule
         return tool_map.shown if rule is None or rule.shown is None else rule.shown
 
-    async def _sift(self, strings: tuple[str, ...]) -> tuple[bool, ...]:
+    async def _sift(
+        self, strings: tuple[str, ...], seen: RelayedText | None = None
+    ) -> tuple[bool, ...]:
         connection = self._connection
-        return await connection.guard.sift(connection.principal, connection.server.name, strings)
+        return await connection.guard.sift(
+            connection.principal, connection.server.name, strings, seen
+        )
 
     async def _plan(
         self,
         plan: Generator[tuple[str, ...], tuple[bool, ...], JsonValue],
-        asking: Callable[[tuple[str, ...]], None] = lambda _strings: None,
+        asking: Callable[[tuple[str, ...], bool], None] = lambda _strings, _hides: None,
+        seen: RelayedText | None = None,
     ) -> JsonValue:
+        """Carry out a plan of look-ups, the first with the segment to note if nothing is hidden."""
         try:
             strings = next(plan)
             while True:
-                asking(strings)
-                strings = plan.send(await self._sift(strings))
+                flags = await self._sift(strings, seen)
+                asking(strings, any(flags))
+                strings, seen = plan.send(flags), None
         except StopIteration as end:
             value: JsonValue = end.value
             return value
@@ -253,30 +269,28 @@ class Answers:
             return result_answer(pending.request_id, result, pending.era)
         return error_answer(pending.request_id, INTERNAL_ERROR, NOT_SHOWN)
 
+    def _segment(self, tool: str, call_id: str, join: Join) -> RelayedText:
+        """The segment that an answer is noted as, still without texts."""
+        server = self._connection.server
+        return RelayedText(
+            server=server.name,
+            tool=tool,
+            call_id=call_id,
+            texts=(),
+            join=join,
+            kind=SourceKind.TOOL_RESULT if server.is_context else SourceKind.UNKNOWN,
+        )
+
     async def _saw(
-        self, tool: str, call_id: str, value: JsonValue, join: Join, shown: AnswerShape = PLAIN
+        self, segment: RelayedText, value: JsonValue, shown: AnswerShape = PLAIN
     ) -> None:
         connection = self._connection
-        kind = SourceKind.TOOL_RESULT if connection.server.is_context else SourceKind.UNKNOWN
-        try:
-            last = self._last
-            texts = (
-                texts_of(value, shown) if last is None or last.value is not value else last.texts
-            )
+        # The gate may be unable to note the segment. That is harmless: without a model front every
+        # write has the lowest label anyway.
+        with contextlib.suppress(*UNDECIDED):
+            texts = texts_of(value, shown)
             if texts:
-                segment = RelayedText(
-                    server=connection.server.name,
-                    tool=tool,
-                    call_id=call_id,
-                    texts=texts,
-                    join=join,
-                    kind=kind,
-                )
-                await connection.guard.saw(connection.principal, segment)
-        except UNDECIDED:
-            # The gate could not note the segment. That is harmless: without a model front every
-            # write has the lowest label anyway.
-            return
+                await connection.guard.saw(connection.principal, replace(segment, texts=texts))
 
 
 def _with_part(message: Message, part: str, kept: JsonValue) -> Message:

@@ -251,9 +251,16 @@ class Guard(RecordsOutcomes, Protocol):
         ...
 
     async def sift(
-        self, principal: Principal, server: str, strings: tuple[str, ...]
+        self,
+        principal: Principal,
+        server: str,
+        strings: tuple[str, ...],
+        seen: RelayedText | None = None,
     ) -> tuple[bool, ...]:
-        """Check the strings of a read's answer; return True for each that must be withheld."""
+        """Check the strings of a read's answer; return True for each that must be withheld.
+
+        If that is none, the segment `seen` is recorded as by `saw`, or not where it cannot be.
+        """
         ...
 
     async def saw(self, principal: Principal, segment: RelayedText) -> None:

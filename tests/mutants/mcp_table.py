@@ -147,7 +147,7 @@ MCP: Final = (
         row="mcp-instructions",
         name="the words of tools are not sifted",
         invariant="what a server says of itself is a read",
-        where="proxy.mcp.answers:Answers._sifted",
+        where="proxy.mcp.answers:Answers._read_and_noted",
         fault=replaced("await self._plan(filtering_tools(found))", "found"),
         tests=one_test(
             "tests/unit/proxy/mcp/test_listings.py",

@@ -363,6 +363,24 @@ async def test_a_candidate_found_in_a_result_names_it_in_leaf_and_trace(seen: Gu
     assert (event.culprit_server, event.culprit_call_id) == ("web", "toolu_01")
 
 
+@pytest.mark.parametrize("withheld", [False, True], ids=["shown", "withheld"])
+async def test_an_answer_is_noted_where_it_is_sifted_unless_something_is_withheld(
+    seen: Guarded, *, withheld: bool
+) -> None:
+    segment = RelayedText(server="web", tool="search", call_id="1", texts=(f"News: {GOOD}.",))
+    strings: tuple[str, ...] = segment.texts
+    if withheld:
+        (intent,) = await seen.guard.judge(AGENT, call(item("Ben sails on Mondays", "Ben")))
+        assert intent.decision == "admit"
+        strings += ("Ben sails on Mondays",)
+    flags = await seen.guard.sift(AGENT, SERVER, strings, segment)
+    assert flags == ((False, True) if withheld else (False,))
+    await _lands(seen, item(GOOD))
+    leaves = [decode_leaf(data) for data in seen.store.audit.leaves(0, 10_000)]
+    *_, leaf = [one for one in leaves if isinstance(one, VerdictLeaf)]
+    assert (leaf.culprit == Culprit(SourceKind.TOOL_RESULT, "web", "search", "1")) is not withheld
+
+
 async def test_a_person_s_own_words_are_hers_wherever_else_they_were_found(seen: Guarded) -> None:
     segment = RelayedText(server="web", tool="search", call_id="1", texts=(GOOD,))
     await seen.guard.saw(PERSON, segment)

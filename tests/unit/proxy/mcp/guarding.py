@@ -112,10 +112,17 @@ class MemoryGuard:
             await asyncio.wait_for(self.changed.wait_for(lambda: len(self.settled) >= count), 10)
 
     async def sift(
-        self, principal: Principal, server: str, strings: tuple[str, ...]
+        self,
+        principal: Principal,
+        server: str,
+        strings: tuple[str, ...],
+        seen: RelayedText | None = None,
     ) -> tuple[bool, ...]:
         self._check(broken=self.sift_broken)
-        return tuple(any(hidden in text for hidden in self.withheld) for text in strings)
+        flags = tuple(any(hidden in text for hidden in self.withheld) for text in strings)
+        if seen is not None and seen.texts and not any(flags):
+            await self.saw(principal, seen)
+        return flags
 
     async def refused(self, principal: Principal, call: RefusedCall) -> None:
         self._check()

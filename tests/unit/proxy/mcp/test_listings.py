@@ -18,6 +18,7 @@ from proxy.dialects.strict_json.strict import JsonValue
 from proxy.mcp import server
 from proxy.mcp.relay import RelayLimits, Server
 from proxy.mcp.server import StringHandles
+from proxy.seams.guard import RelayedText
 from proxy.settings.tool_maps import shipped_map
 from tests.unit.proxy.mcp.graph import connected
 from tests.unit.proxy.mcp.guarding import MemoryGuard
@@ -111,7 +112,11 @@ class LateGuard(MemoryGuard):
     """Of a gate that still starts: no question is answered."""
 
     async def sift(
-        self, principal: Principal, server: str, strings: tuple[str, ...]
+        self,
+        principal: Principal,
+        server: str,
+        strings: tuple[str, ...],
+        seen: RelayedText | None = None,
     ) -> tuple[bool, ...]:
         await asyncio.Event().wait()
         raise AssertionError
