@@ -139,14 +139,21 @@ def _spoken(shape: str) -> Language:
     if (together := set_together(shape)) != shape:
         words += " " + together.translate(_TO_SPACES)
         readings.append(together)
+    found = _joined(words)
+    # Most texts, and most names and values of metadata, lack the words that phrases need. Readings
+    # without line ends have no other words than these.
+    known = _Parts()
+    said = known[" ".join(readings).translate(_TO_SPACES)]
+    needed = [_GROUPS[number][1].also for number in said.groups]
+    if all(also and also.isdisjoint(said.words) for also in needed):
+        return found
     # A line end may also be inside a sentence, together with the mark that begins the next line of
     # a quotation, list or table.
     if "\n" in shape:
         lines = _LINE_START.sub("\n", shape)
         readings += (_LINE_START.sub(" ", shape).lstrip(), lines, *_two_by_two(lines))
-    found = _joined(words)
     # Most sentences are the same in several readings, and are searched once.
-    known, searched = _Parts(), defaultdict[int, set[tuple[str, int]]](set)
+    searched = defaultdict[int, set[tuple[str, int]]](set)
     for reading in dict.fromkeys(readings):
         for number, places in _asked(reading, known):
             lexicon, group = _GROUPS[number]
