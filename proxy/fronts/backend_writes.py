@@ -218,8 +218,8 @@ class BackendWrites:
         )
         # While an earlier write under the same key is unsettled, no one knows what this write would
         # be merged with, or replace.
-        unsettled = await self._keys.unsettled_keys(principal, name)
-        if any(one.item.key in unsettled for one in sendings):
+        keys = tuple(one.item.key for one in sendings)
+        if await self._keys.unsettled_keys(principal, name, keys):
             raise UpstreamError(_LOOKED_UP, sent=False)
         others = await self._keys.belongs_to_others(principal, name, asked)
         theirs = tuple(

@@ -150,16 +150,18 @@ class KeyOwners:
         )
         return tuple(one in own for one in owned)
 
-    async def unsettled_keys(self, principal: Principal, server: str) -> frozenset[str]:
-        """The keys under which the tenant sent a change whose outcome is not known yet.
+    async def unsettled_keys(
+        self, principal: Principal, server: str, keys: tuple[str, ...]
+    ) -> frozenset[str]:
+        """Those of the keys under which the tenant sent a change whose outcome is not known yet.
 
         Raises:
             StorageError: The answer is unknown; change none of them.
         """
-        target = target_of(self._target_prefix, server)
-        pending = await asyncio.to_thread(self._forwards.pending, principal.tenant, target)
-        calls = (call_of(one.candidate) for one in pending if one.sent)
-        return frozenset(call.key for call in calls if call is not None and call.key)
+        asked = principal.tenant, target_of(self._target_prefix, server), keys
+        if len(keys) <= _AT_ONCE:
+            return self._forwards.unsettled(*asked)
+        return await asyncio.to_thread(self._forwards.unsettled, *asked)
 
     async def _owned(
         self,

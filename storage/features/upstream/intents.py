@@ -7,7 +7,7 @@ the intent stays listed (docs/mcp.md#one-outcome-for-each-write).
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 import msgspec
 
@@ -206,6 +206,27 @@ class Forwards(Feature):
                 row = read_row(view, record.ordinal)
                 found.append((record.ordinal, _pending(key, record, row)))
         return tuple(one for _, one in sorted(found, key=lambda pair: pair[0]))
+
+    def unsettled(self, tenant: Tenant, target: str, keys: tuple[str, ...]) -> frozenset[str]:
+        """Those of a server's keys under which a change was sent whose outcome is not known yet."""
+        with self._store.reading() as view:
+            sent = {
+                ordinal_key(one.ordinal)
+                for _, one in view.records(FORWARDS)
+                if one.sent and (one.tenant, one.target) == (tenant, target)
+            }
+            return frozenset(
+                one
+                for one in keys
+                if sent
+                and one
+                and not sent.isdisjoint(self._filed(view, UpstreamPlace(tenant, target, one)))
+            )
+
+    def _filed(self, view: View, place: UpstreamPlace) -> Iterator[bytes]:
+        """The ordinals of the rows under a key of a server, in the form of keys."""
+        keyed = self._names.guarded(*place)
+        return (found.removeprefix(keyed) for found, _ in view.under(KEYED, keyed))
 
     def text(self, behind: GuardedServer, key: str) -> str | None:
         """The text that a server has under a key; None if the verdicts do not determine it."""
