@@ -51,7 +51,7 @@ def head_of(note: bytes) -> Head:
     """The parts of a note, unverified."""
     text, _, lines = note.decode().rpartition("\n\n")
     origin, size, root, *_ = text.split("\n")
-    signatures = []
+    signatures = list[tuple[str, bytes]]()
     for line in lines.splitlines():
         mark, name, encoded = line.split(" ")
         assert mark == "\N{EM DASH}"

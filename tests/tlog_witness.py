@@ -17,6 +17,7 @@ from contextlib import contextmanager, suppress
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
+import msgspec
 from cryptography.exceptions import InvalidSignature
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
@@ -53,8 +54,9 @@ class Witness:
 
     def kept(self) -> dict[str, tuple[int, str]]:
         """The size and root of the head that it cosigned last, for each log."""
-        kept = json.loads(self._state.read_text()) if self._state.exists() else {}
-        return {origin: (int(size), str(root)) for origin, (size, root) in kept.items()}
+        if not self._state.exists():
+            return {}
+        return msgspec.json.decode(self._state.read_bytes(), type=dict[str, tuple[int, str]])
 
     def _keep(self, origin: str, size: int, root: bytes) -> None:
         whole = json.dumps(self.kept() | {origin: (size, root.hex())}).encode()

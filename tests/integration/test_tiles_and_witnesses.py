@@ -182,7 +182,7 @@ async def test_verdicts_do_not_wait_for_a_witness_and_nothing_loops(tmp_path: Pa
     with serving(flood) as url:
         async with running(tmp_path, tables=settings_for(url, flood)) as here:
             began = time.monotonic()
-            took = []
+            took = list[float]()
             for at in range(60):
                 start = time.monotonic()
                 status, _ = await here.write(AGENT_KEY, {"text": f"fact {at} beside a flood"})

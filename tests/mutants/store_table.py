@@ -9,6 +9,7 @@ from tests.mutants.mutant import Mutant, at, dropped, one_test, replaced, return
 _EDITS: Final = "tests/fault/test_edits.py"
 _PAROLING: Final = "tests/unit/proxy/aftermath/test_paroling.py"
 _VERIFICATION: Final = "tests/unit/proxy/cli/test_verification.py"
+_TILES: Final = "tests/unit/storage/upkeep/test_tiles.py"
 _RANKING: Final = "tests/unit/storage/read/test_ranking.py"
 _WRITES: Final = "tests/unit/storage/write/test_writes.py"
 
@@ -98,6 +99,56 @@ STORE: Final = (
         tests=(
             _WRITES,
             "tests/unit/storage/read/test_check.py",
+        ),
+    ),
+    Mutant(
+        row="split-view",
+        name="any line with a witness's key id is its cosignature",
+        invariant="only what a witness's key signed over this head counts",
+        where="storage.audit.checkpoint:cosignature_of",
+        fault=dropped(
+            "_check(witness, signed[_STAMPED_LEN:], f'cosignature/v1\\ntime {at_s}\\n{text}')"
+        ),
+        tests=one_test(
+            "tests/unit/storage/audit/test_checkpoint.py", "test_no_other_answer_has_a_cosignature"
+        ),
+    ),
+    Mutant(
+        row="split-view",
+        name="the proof for a witness leaves out where the old log ended",
+        invariant="a witness can verify every head of a log that only grows",
+        where="storage.audit.merkle:consistency_proof",
+        fault=replaced("old <= middle", "old < middle"),
+        tests=one_test(
+            "tests/unit/storage/audit/test_merkle.py",
+            "test_every_consistency_proof_verifies_and_none_does_for_another_tree",
+        ),
+    ),
+    Mutant(
+        row="split-view",
+        name="tiles are continued by another log",
+        invariant="a published log is continued by itself alone",
+        where="storage.upkeep.offline:EmbeddedFiles.export_tiles",
+        fault=dropped("published.compare(view, view.header())"),
+        tests=one_test(_TILES, "test_a_forked_log_is_not_published_where_the_other_was"),
+    ),
+    Mutant(
+        row="split-view",
+        name="a head is published without its tiles",
+        invariant="a reader finds every tile of the published head, also after a crash",
+        where="storage.upkeep.offline:_put",
+        fault=dropped("write_durably(path, data, mode)"),
+        tests=one_test(_TILES, "test_an_independent_reader_finds_every_leaf_under_the_signed_head"),
+    ),
+    Mutant(
+        row="split-view",
+        name="old cosignatures count as young ones",
+        invariant="a head is witnessed for an hour after the time in its cosignatures",
+        where="proxy.reporting.witnesses:Witnesses.shown",
+        fault=replaced("self._surroundings.now_ms() - self._witnessed_ms > YOUNG_MS", "False"),
+        tests=one_test(
+            "tests/unit/proxy/reporting/test_witnesses.py",
+            "test_as_many_witnesses_as_are_required_must_have_cosigned_within_the_hour",
         ),
     ),
     Mutant(

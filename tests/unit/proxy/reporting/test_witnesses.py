@@ -109,7 +109,7 @@ def test_heads_are_cosigned_by_each_witness_and_kept_with_what_they_signed(
 ) -> None:
     two = [strict(scene, tmp_path, number) for number in (1, 2)]
     scene.asks(*(table(servers, one, f"w{at}") for at, one in enumerate(two)), required=2)
-    sizes = []
+    sizes = list[int]()
     for _ in range(3):
         scene.grow(40)
         assert scene.turn() == READY

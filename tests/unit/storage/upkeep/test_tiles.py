@@ -15,12 +15,13 @@ import pytest
 from cryptography.exceptions import InvalidSignature
 
 from storage.audit import WITNESSED, BadCheckpoint, VerdictLeaf, decode_leaf
-from storage.embedded import EmbeddedStore
+from storage.embedded import EmbeddedOptions, EmbeddedStore
 from storage.ground.errors import StorageError, StoreRolledBack, StoreUnavailable
 from storage.ground.state_directory import write_durably
 from storage.upkeep import offline as subject
 from storage.upkeep.offline import EmbeddedFiles
 from storage.values import AuditHead
+from tests.fault.test_full_disk import fill, small_disk
 from tests.tlog_reader import Unsound, check_public, check_whole, head_of, verified_head
 from tests.tlog_witness import Witness
 from tests.unit.storage.opening import Bench, candidate_of, submission_of, write
@@ -381,3 +382,33 @@ def test_a_reader_with_another_key_opens_nothing(bench: Bench, tmp_path: Path) -
     name, hashed, encoded = other.split("+", 2)
     assert len(base64.b64decode(encoded)) == 33
     assert (name, len(hashed)) == ("mnemogate", 8)
+
+
+def test_a_full_disk_is_named_and_the_next_export_completes_what_was_begun(
+    bench: Bench, tmp_path: Path
+) -> None:
+    grow(bench, 300)
+    with small_disk(tmp_path / "disk", "64k") as disk:
+        fill(disk / "ballast")
+        with pytest.raises(OSError, match="No space left"):
+            export(bench, disk / "log", entries=True)
+        assert not (disk / "log" / "checkpoint").exists()
+        (disk / "ballast").unlink()
+        with pytest.raises(OSError, match="No space left"):
+            export(bench, disk / "log", entries=True)
+        assert (disk / "log" / "tile").exists(), "it was begun"
+        assert not (disk / "log" / "checkpoint").exists()
+        assert not [name for name in files_in(disk / "log") if "unfinished" in name]
+        subprocess.run(["mount", "-o", "remount,size=8m", str(disk)], check=True)
+        done = export(bench, disk / "log", entries=True)
+        check_whole(disk / "log", done.verifier_key)
+
+
+def test_a_log_keeps_the_name_that_it_began_with(bench: Bench, tmp_path: Path) -> None:
+    """A witness knows it by that; another name would be another log to everybody."""
+    named = EmbeddedOptions(quota_bytes=1 << 28, origin="gate.example/prod")
+    bench.open(options=named).close()
+    assert export(bench, tmp_path / "log").verifier_key.startswith("gate.example/prod+")
+    with pytest.raises(StoreRolledBack, match="If `log_origin` was changed, set it back"):
+        bench.open()
+    bench.open(options=named).close()
