@@ -21,9 +21,11 @@ from proxy.seams.readiness import Readiness
 from proxy.settings.witness import WitnessTable
 from storage.audit import WITNESSED
 from storage.embedded import EmbeddedStore
-from tests.tlog_reader import cosigned_at, head_of, verified_head
+from storage.upkeep.offline import EmbeddedFiles
+from tests.tlog_reader import check_public, cosigned_at, head_of, verified_head
 from tests.tlog_witness import Answer, Trusting, Witness, serving
 from tests.unit.storage.opening import Bench, say
+from tests.unit.storage.shards import Shard
 
 READY = Readiness(status="ready", reason=None, mode="enforce")
 HOUR_S = 3_600
@@ -362,3 +364,33 @@ def test_nothing_is_sent_once_another_process_may_hold_the_store(
     assert witness.asked == []
     scene.around.serving.holds = lambda: True
     assert scene.turn() == READY
+
+
+def test_after_a_takeover_the_new_holder_goes_on_and_so_do_the_tiles(
+    tmp_path: Path, servers: ExitStack
+) -> None:
+    shard, out = Shard(tmp_path / "shard"), tmp_path / "out"
+    witness = Witness(tmp_path / "witness.json")
+    around = Environment(
+        clock_ns=time.time_ns, random_hex=lambda count: "0" * count, record=lambda _event: None
+    )
+    sizes = list[int]()
+    for name in ("a", "b"):
+        journal = shard.journal()
+        holder = shard.open(name, journal)
+        say(holder, f"what {name} wrote")
+        head = holder.audit.head()
+        witness.knows(head.verifier_key)
+        client = Witnesses((table(servers, witness),), 1, holder, around)
+        asyncio.run(client.turn())
+        assert client.shown(READY).status == "ready"
+        holder.close()
+        journal.release()
+        files = EmbeddedFiles(tmp_path / "shard" / name / "state")
+        files.export_tiles(out, entries=False, witnessed=True)
+        assert check_public(out, head.verifier_key).size == head.size
+        assert cosigned_at((out / "checkpoint").read_bytes(), witness.vkey)
+        sizes.append(head.size)
+    # The new holder learned from the witness where the old one had been.
+    first, second = sizes
+    assert witness.asked == [(0, first), (0, second), (first, second)]
