@@ -43,6 +43,7 @@ _LEVELS: Final = {
     "error": logging.ERROR,
 }
 _FRAMES_MAX: Final = 20
+_NAMES_KEPT_MAX: Final = 256
 _OPERATIONS: Final = vocabulary.READ_OPERATIONS | vocabulary.WRITE_OPERATIONS
 
 Field = str | int | float | bool | list[str]
@@ -160,10 +161,12 @@ class EventLog:
 
     def offer(self, event: Event) -> bool:
         """Queue the event's line; return False if it was dropped. Never blocks, never raises."""
-        level = level_of(event)
+        match event:
+            case RequestServed() | ModelServed() if not self._access_log:
+                return True
+            case _:
+                level = level_of(event)
         if not _events_logger.isEnabledFor(level):
-            return True
-        if isinstance(event, RequestServed | ModelServed) and not self._access_log:
             return True
         return self._lines.pipe.offer(event, urgent=level >= logging.WARNING)
 
@@ -197,6 +200,7 @@ def _write(stream: TextIO, text: str) -> None:
             select((), (number,), ())
 
 
+@lru_cache(maxsize=_NAMES_KEPT_MAX)
 def _safe(text: str) -> str:
     if len(text) <= vocabulary.PRINTABLE_LEN_MAX and text.isascii() and text.isprintable():
         return text

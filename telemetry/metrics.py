@@ -11,6 +11,7 @@ import threading
 from bisect import bisect_left
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping
+from functools import lru_cache
 from http import HTTPStatus
 from typing import Final
 
@@ -61,6 +62,7 @@ _STATUSES: Final = {status.value: str(status.value) for status in HTTPStatus}
 _OPERATIONS: Final = vocabulary.READ_OPERATIONS | vocabulary.WRITE_OPERATIONS
 
 _Counts = defaultdict[tuple[str, ...], int]
+_LABELS_MAX: Final = 1_024
 
 _COUNTERS: Final = (
     (
@@ -119,10 +121,6 @@ class _Durations:
     def __init__(self) -> None:
         self.counts = [0] * (len(BUCKETS_S) + 1)
         self.sum_s = 0.0
-
-    def add(self, duration_s: float) -> None:
-        self.counts[bisect_left(BUCKETS_S, duration_s)] += 1
-        self.sum_s += duration_s
 
 
 class Metrics:
@@ -196,13 +194,8 @@ class Metrics:
         yield from self._pipe_families()
 
     def _observe_verdict(self, event: VerdictRecorded) -> None:
-        decision = vocabulary.known(event.decision, vocabulary.DECISIONS)
-        key = (
-            decision,
-            vocabulary.known(event.reason, vocabulary.REASONS),
-            vocabulary.known(event.memory_class, vocabulary.MEMORY_CLASSES),
-            vocabulary.known(event.source_kind, vocabulary.SOURCE_KINDS),
-        )
+        key = _verdict_labels(event.decision, event.reason, event.memory_class, event.source_kind)
+        decision = key[0]
         with self._lock:
             if event.replayed:
                 # A repeated request gets no new verdict. Counting it as one would let a client
@@ -213,10 +206,12 @@ class Metrics:
             if event.observed:
                 observed = vocabulary.known(event.observed, vocabulary.DECISIONS)
                 self._counters["mnemogate_observed"][(observed, *key[1:])] += 1
-            self._verdict_durations[decision].add(_seconds(event.started_ns, event.ended_ns))
-            self._gate.add(event.gate_us / 1e6)
-            self._queue.add(event.queued_us / 1e6)
-            self._commit.add(event.commit_us / 1e6)
+            _add(
+                (self._verdict_durations[decision], event.ended_ns - event.started_ns),
+                (self._gate, event.gate_us * 1_000),
+                (self._queue, event.queued_us * 1_000),
+                (self._commit, event.commit_us * 1_000),
+            )
 
     def decisions(self) -> dict[str, int]:
         """How many verdicts there were since the start, by decision."""
@@ -233,22 +228,15 @@ class Metrics:
         )
         with self._lock:
             self._counters["mnemogate_reads"][key] += 1
-            self._durations["mnemogate_read_duration_seconds"][""].add(
-                _seconds(event.started_ns, event.ended_ns)
-            )
+            reads = self._durations["mnemogate_read_duration_seconds"][""]
+            _add((reads, event.ended_ns - event.started_ns))
 
     def _observe_request(self, event: RequestServed) -> None:
-        listener = vocabulary.known(event.listener, vocabulary.LISTENERS)
-        key = (
-            listener,
-            vocabulary.known(event.route, self._routes),
-            _STATUSES.get(event.status, vocabulary.OTHER),
-        )
+        key = _request_labels(event.listener, event.route, event.status, self._routes)
         with self._lock:
             self._counters["mnemogate_requests"][key] += 1
-            self._durations["mnemogate_request_duration_seconds"][listener].add(
-                _seconds(event.started_ns, event.ended_ns)
-            )
+            answered = self._durations["mnemogate_request_duration_seconds"][key[0]]
+            _add((answered, event.ended_ns - event.started_ns))
 
     def _observe_model(self, event: ModelServed) -> None:
         api = vocabulary.known(event.api, vocabulary.MODEL_APIS)
@@ -265,9 +253,9 @@ class Metrics:
             calls[api, "passed"] += event.calls - event.refused
             self._counters["mnemogate_model_withheld"][(api,)] += int(event.withheld)
             if event.sent_ns:
-                prepared.add(_seconds(event.started_ns, event.sent_ns))
+                _add((prepared, event.sent_ns - event.started_ns))
             if event.first_ns:
-                first.add(_seconds(event.started_ns, event.first_ns))
+                _add((first, event.first_ns - event.started_ns))
 
     def _counter_families(self) -> Iterator[Metric]:
         for counter, documentation, labels in _COUNTERS:
@@ -365,9 +353,39 @@ class _Exposition(Collector):
         return self._metrics.families()
 
 
-def _seconds(started_ns: int, ended_ns: int) -> float:
-    """A duration in seconds, never negative: a clock set back must not lower a histogram's sum."""
-    return max(0, ended_ns - started_ns) / 1e9
+# The events of one kind have few labels, so they are looked up in the closed lists once.
+@lru_cache(maxsize=_LABELS_MAX)
+def _verdict_labels(
+    decision: str, reason: str, memory_class: str, source_kind: str
+) -> tuple[str, str, str, str]:
+    return (
+        vocabulary.known(decision, vocabulary.DECISIONS),
+        vocabulary.known(reason, vocabulary.REASONS),
+        vocabulary.known(memory_class, vocabulary.MEMORY_CLASSES),
+        vocabulary.known(source_kind, vocabulary.SOURCE_KINDS),
+    )
+
+
+@lru_cache(maxsize=_LABELS_MAX)
+def _request_labels(
+    listener: str, route: str, status: int, routes: frozenset[str]
+) -> tuple[str, str, str]:
+    return (
+        vocabulary.known(listener, vocabulary.LISTENERS),
+        vocabulary.known(route, routes),
+        _STATUSES.get(status, vocabulary.OTHER),
+    )
+
+
+def _add(*measured: tuple[_Durations, int]) -> None:
+    """Add durations in nanoseconds to histograms.
+
+    None is negative: a clock set back must not lower a histogram's sum.
+    """
+    for durations, elapsed_ns in measured:
+        seconds = elapsed_ns / 1e9 if elapsed_ns > 0 else 0.0
+        durations.counts[bisect_left(BUCKETS_S, seconds)] += 1
+        durations.sum_s += seconds
 
 
 def _cumulative(counts: tuple[int, ...]) -> list[tuple[str, float]]:

@@ -20,9 +20,9 @@ from telemetry.events import TraceContext
 RandomHex = Callable[[int], str]
 """Returns `n` unpredictable bytes as `2n` hex digits."""
 
-_TRACE_ID_BYTES: Final = 16
 _SPAN_ID_BYTES: Final = 8
 _MARK_BYTES: Final = 8
+_NO_SPAN: Final = "0" * 2 * _SPAN_ID_BYTES
 _SAMPLED: Final = 0x01
 _PARENT = re.compile(
     r"(?P<version>[0-9a-f]{2})-(?P<trace>[0-9a-f]{32})-(?P<span>[0-9a-f]{16})-"
@@ -47,10 +47,10 @@ class Traces:
 
     def start(self, *, sampled: bool = True, caller: str = "") -> TraceContext:
         """A new trace without a parent; `caller` is the hash of a caller's trace id."""
-        half = _drawn(self._random_hex, _TRACE_ID_BYTES)[-2 * _MARK_BYTES :]
+        half = self._random_hex(_MARK_BYTES)
         return TraceContext(
             trace_id=half + self._hashed(b"own", half),
-            span_id=_drawn(self._random_hex, _SPAN_ID_BYTES),
+            span_id=_drawn_span(self._random_hex),
             sampled=sampled,
             caller=caller,
         )
@@ -69,7 +69,7 @@ class Traces:
         if self._is_ours(trace_id):
             return TraceContext(
                 trace_id=trace_id,
-                span_id=_drawn(self._random_hex, _SPAN_ID_BYTES),
+                span_id=_drawn_span(self._random_hex),
                 parent_span_id=parent_span_id,
                 sampled=sampled,
             )
@@ -115,9 +115,9 @@ def _parse_traceparent(value: str) -> tuple[str, str, bool] | None:
     return match["trace"], match["span"], bool(int(match["flags"], 16) & _SAMPLED)
 
 
-def _drawn(random_hex: RandomHex, length_bytes: int) -> str:
-    """A random id as hex; never all zeros, which W3C forbids."""
+def _drawn_span(random_hex: RandomHex) -> str:
+    """A random span id; never all zeros, which W3C forbids."""
     while True:
-        drawn = random_hex(length_bytes)
-        if drawn.strip("0"):
+        drawn = random_hex(_SPAN_ID_BYTES)
+        if drawn != _NO_SPAN:
             return drawn

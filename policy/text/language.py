@@ -11,7 +11,9 @@ import re
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from itertools import groupby
-from typing import Final, NamedTuple
+from typing import Final
+
+import msgspec
 
 from policy.text.addresses import is_at_stake
 from policy.text.languages import LANGUAGES
@@ -192,7 +194,7 @@ def _speaks(place: str, at: int, lexicon: Lexicon, group: Group) -> bool:
     return False
 
 
-class _Part(NamedTuple):
+class _Part(msgspec.Struct, frozen=True):
     """The words of a part of a text, and the numbers of the groups that need one of them."""
 
     words: frozenset[str]

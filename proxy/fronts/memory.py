@@ -21,7 +21,7 @@ from proxy.seams.operation import (
     Refusal,
     Write,
 )
-from proxy.seams.pace import Pace
+from proxy.seams.pace import LARGE, Pace
 from proxy.transport.auth import Authenticator
 from proxy.transport.exchange import REFUSED_ROUTE, AnsweredReply, RequestHead
 from proxy.transport.responses import AnswerFailure, attempt, problem
@@ -91,19 +91,17 @@ class MemoryFront:
             return await self._unclaimed(incoming)
         progress = _MemoryProgress(incoming.head)
         done = await attempt(self._serve(dialect, incoming, progress), self._halt)
-        error_type = ""
-        route = route_of(dialect, progress.operation)
-        failed = isinstance(done, AnswerFailure)
+        error_type, changed = "", isinstance(progress.operation, Write | DeleteWhere)
         if isinstance(done, AnswerFailure):
-            error_type = done.error_type
+            error_type, changed = done.error_type, False
             refusal = self._hinted(done.refusal, incoming.head.path)
             done = dialect.refuse(progress.request, refusal, incoming.answering)
         return AnsweredReply(
             reply=done,
-            route=route,
+            route=route_of(dialect, progress.operation),
             principal=progress.principal,
             error_type=error_type,
-            done=not failed and isinstance(progress.operation, Write | DeleteWhere),
+            done=changed,
         )
 
     async def _serve(
@@ -115,13 +113,19 @@ class MemoryFront:
         request = await incoming.complete()
         progress.request = request
         owner, size = principal.principal_id, len(request.body)
-        operation = await self._pace.aside(owner, size, dialect.decode, request)
+        aside = self._pace.aside if size > LARGE else None
+        operation = (
+            await aside(owner, size, dialect.decode, request) if aside else dialect.decode(request)
+        )
         progress.operation = operation
         result = await self._operations.perform(
             principal, operation, dialect=dialect.name, trace=incoming.trace
         )
-        return await self._pace.aside(
-            owner, size, dialect.encode, request, operation, result, incoming.answering
+        answering = incoming.answering
+        return (
+            await aside(owner, size, dialect.encode, request, operation, result, answering)
+            if aside
+            else dialect.encode(request, operation, result, answering)
         )
 
     async def _unclaimed(self, incoming: RequestHead) -> AnsweredReply:

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import itertools
 from collections import deque
-from typing import Final, NamedTuple
+from typing import Final
 
+import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
@@ -53,7 +54,7 @@ def utf8_len(text: str) -> int:
     return len(text) if text.isascii() else len(text.encode())
 
 
-class Sizes(NamedTuple):
+class Sizes(msgspec.Struct, frozen=True):
     """The sizes of one write in bytes, and the number of writes that it counts for."""
 
     text_bytes: int
@@ -63,7 +64,8 @@ class Sizes(NamedTuple):
 
 def sizes_of(text: str | None, metadata_json: str | None = None, *, ids_count: int = 0) -> Sizes:
     """The sizes of a write with this text, this metadata and so many references."""
-    text_bytes, metadata_bytes = utf8_len(text or ""), utf8_len(metadata_json or "")
+    text_bytes = utf8_len(text) if text else 0
+    metadata_bytes = utf8_len(metadata_json) if metadata_json else 0
     size = text_bytes + metadata_bytes + _ID_BYTES * ids_count
     # If every write counted as one, a text of a megabyte would cost as little as one word.
     return Sizes(text_bytes, metadata_bytes, 1 + size // BYTES_PER_WRITE)
@@ -171,10 +173,12 @@ class WriteCounts:
         now_ms: int,
     ) -> BudgetState:
         """Count a write as `sizes.weight` writes; return the principal's budgets before it."""
-        account, window_ms = self._account(principal_id), limits.window_s * 1_000
+        # An account that `keep_room` has just used need not be made the most recent one again.
+        account = self._accounts.get(principal_id) or self._account(principal_id)
+        window_ms = limits.window_s * 1_000
         window = _current(account, now_ms - window_ms)
         before = len(window)
-        window.extend([now_ms] * sizes.weight)
+        window += [now_ms] * sizes.weight
         account.kept_count = max(0, account.kept_count - sizes.weight)
         return BudgetState(
             writes_in_window_count=before,

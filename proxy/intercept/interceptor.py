@@ -13,7 +13,7 @@ import hashlib
 import re
 from collections.abc import Callable, Iterator, Mapping
 from operator import attrgetter
-from typing import Final, NamedTuple, Protocol
+from typing import Final, Protocol
 
 import msgspec
 
@@ -71,6 +71,7 @@ from proxy.seams.environment import Embedder, Environment
 from proxy.seams.faults import MalformedRequest, RateLimited
 from proxy.seams.guard import RefusedCall
 from proxy.seams.operation import Proposal, WrittenItem
+from proxy.seams.pace import LARGE
 from proxy.withhold.convictions import Convictions
 from proxy.withhold.withholding import Withholding
 from storage.features.trust import RecordOutcome
@@ -111,7 +112,7 @@ class _Intercepted(msgspec.Struct, frozen=True, kw_only=True):
     events: list[VerdictRecorded]
 
 
-class _Prepared(NamedTuple):
+class _Prepared(msgspec.Struct, frozen=True):
     """A proposal that can become a candidate, with the evidence gathered so far.
 
     `lineage` is the lowest label of the proposal's parent memories; None if it has none.
@@ -355,7 +356,12 @@ class Interceptor:
         for start in range(0, len(texts), _EMBEDDED_LEN):
             some = texts[start : start + _EMBEDDED_LEN]
             size = sum(map(len, some))
-            found += await self._out.pace.aside(owner, size, self._embedder.embed, some)
+            embed = self._embedder.embed
+            found += (
+                await self._out.pace.aside(owner, size, embed, some)
+                if size > LARGE
+                else embed(some)
+            )
             if len(texts) > _EMBEDDED_LEN:
                 await self._out.pace.step(owner)
         return found
@@ -442,7 +448,9 @@ class Interceptor:
         # stored text counts too.
         sizes = prepared.sizes
         if stored is not None and candidate.text is None:
-            sizes = sizes._replace(weight=sizes.weight + sizes_of(stored.text).weight - 1)
+            sizes = msgspec.structs.replace(
+                sizes, weight=sizes.weight + sizes_of(stored.text).weight - 1
+            )
         owner = candidate.principal_id
         budget = self._budgets.measure(owner, sizes, prepared.vector, limits, now_ms)
         if prepared.fits:

@@ -9,7 +9,7 @@ import msgspec
 
 from policy.model import Candidate, MemoryId
 from policy.verdict import Reason
-from proxy.seams.observations import way_of
+from proxy.seams.observations import Way, way_of
 from proxy.seams.operation import Proposal, WrittenItem
 from proxy.transport.responses import observation_for
 from storage.values import Decision, Outcome
@@ -65,7 +65,8 @@ def judged(
             candidate.change,
             lowered=lowered,
             page=page,
-            way=way_of(candidate.target),
+            # Of an admitted change it says nothing.
+            way=Way.STORE if decision == "admit" else way_of(candidate.target),
             again=outcome.replayed,
         ),
         version=outcome.version,

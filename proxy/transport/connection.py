@@ -1,24 +1,23 @@
 """Bounds on what an unauthenticated peer may use of a listener: time, memory, connections.
 
-aiohttp parses and answers. The protocol of this module receives the bytes first, and passes one
-request at a time to aiohttp. It bounds heads, buffered bytes and the framing of bodies, and each
-wait for the peer has a deadline. aiohttp's own error texts, which quote the request, are replaced
-by fixed ones. No header is parsed here: a head ends with an empty line, and a body with the length
-that aiohttp parsed, or with the last chunk if aiohttp finds the same end.
+aiohttp's parser reads each head, and a new parser the next one. The protocol of this module finds
+where a head ends, with an empty line, and where a body does, by its length or its chunks; it has
+one request at a time answered. It bounds heads, buffered bytes and the framing of bodies, and each
+wait for the peer has a deadline. An unparsable request is refused with a fixed text.
 """
 
 from __future__ import annotations
 
 import asyncio
-import logging
 import re
-from collections.abc import Awaitable, Callable, Iterable
+import socket
+from collections.abc import Awaitable, Callable, Sequence
 from enum import Enum
 from typing import Any, Final
 
 import aiohttp
 import msgspec
-from aiohttp import web
+from aiohttp.http import HttpProcessingError, HttpRequestParser, RawRequestMessage
 
 from proxy.settings.table import Limits, SettingsError
 from proxy.transport.auth import Peer
@@ -36,8 +35,9 @@ from proxy.transport.head import Chunks, Unframed
 from proxy.transport.peers import peer_of
 from proxy.transport.request import ReceivedRequest
 
-# Answers one request; returns None if the request failed and nothing was sent.
-Answers = Callable[[ReceivedRequest], Awaitable[web.StreamResponse | None]]
+# Answers one request; returns whether the connection may be kept, or None if the request failed and
+# nothing was sent.
+Answers = Callable[[ReceivedRequest], Awaitable[bool | None]]
 
 
 AIOHTTP_FROM: Final = "3.14.4"
@@ -60,22 +60,35 @@ _METHODS: Final = (
 _REQUEST_LINE: Final = re.compile(rb"[A-Z]+ [!-\xff]+ HTTP/1\.[01]")
 
 
-def _nowhere() -> logging.Logger:
-    # aiohttp logs unparsable requests with their bytes. This logger belongs to no hierarchy, so no
-    # configuration can give it a handler.
-    silent = logging.Logger("aiohttp", logging.CRITICAL + 1)  # noqa: LOG001 - as said
-    silent.disabled = True
-    return silent
+class _NoFlow:
+    """The protocol of the bodies that a parser reads, which has no flow to control.
+
+    A parser is given heads alone; one without a body is all of its message.
+    """
+
+    def resume_reading(self, *, resume_parser: bool) -> None:
+        pass
 
 
-_SILENT: Final = _nowhere()
+_NO_FLOW: Final[Any] = _NoFlow()
+
+
+def _parser(loop: asyncio.AbstractEventLoop) -> HttpRequestParser:
+    return HttpRequestParser(
+        _NO_FLOW,
+        loop,
+        HEAD_BYTES_MAX,
+        # Only the whole head is limited before it is parsed: a smaller limit here would be answered
+        # with 400. Fields and their number are limited by `head_of`.
+        max_line_size=HEAD_BYTES_MAX,
+        max_field_size=HEAD_BYTES_MAX,
+        max_headers=HEAD_BYTES_MAX,
+        auto_decompress=False,
+    )
 
 
 def check_aiohttp(installed: str = aiohttp.__version__) -> None:
-    """Refuse an aiohttp version that was not tested with the options that this module sets.
-
-    A version that does not know one of the options ignores all of them, including the bounds and
-    the silent logger.
+    """Refuse an aiohttp version whose parser was not tested with this module.
 
     Raises:
         SettingsError: The installed version is not one that the project's metadata requires.
@@ -114,10 +127,9 @@ class _At(Enum):
     """The points within a request at which a connection can be."""
 
     HEAD = "a head is awaited, or its beginning is there"
-    PARSED = "a head is with aiohttp, which will hand the request over"
     HELD = "a request is answered, and nobody has asked for its body"
-    BODY = "the body is forwarded as it comes"
-    FED = "all of the request is with aiohttp"
+    BODY = "the body is received as it comes"
+    FED = "all of the request is there"
     PAST = "what comes belongs to nothing and is dropped"
 
 
@@ -141,8 +153,6 @@ class Connection(asyncio.BufferedProtocol):
         self.peer = Peer(address="")
         self.principal: str | None = None
         self.departure = Departure()
-        # This event happens when a body turns out to have invalid framing, or too much of it.
-        self.breakage = Departure()
         self.broken = False
         self._terms = terms
         self._limits = terms.limits
@@ -150,14 +160,12 @@ class Connection(asyncio.BufferedProtocol):
         self._address = address
         self._loop = asyncio.get_running_loop()
         self._transport: asyncio.Transport | None = None
-        self._server: web.Server | None = None
-        self._inner: asyncio.Protocol | None = None
-        self._inner_paused = False
         self._stopped = False  # whether reading from the peer's socket is paused
         self._at = _At.HEAD
+        self._parser: HttpRequestParser | None = None  # the parser of the present head
         self._request: ReceivedRequest | None = None
-        # Whether the bytes that aiohttp writes now are an answer of a front, not its own error.
-        self.speaking = False
+        self._answering: asyncio.Task[None] | None = None
+        self._answered = False  # whether the request, and what may follow it, is wanted no more
         self._held = bytearray()
         # The most unprocessed bytes that may be buffered: with a credential, enough to read a usual
         # request at once.
@@ -168,15 +176,16 @@ class Connection(asyncio.BufferedProtocol):
         # Whether the peer has closed its side, and will send nothing more.
         self._said_all = False
         self._raw = 0  # number of bytes of this head, or of this body
-        # whether the deadline was extended once, because the loop was too busy for a whole head
-        self._excused = False
         self._chunks = Chunks()
+        # Whether no byte of the next head has come since an answer.
+        self._rests = False
         # The time of the loop at which the wait for a head ends; None while no head is awaited.
         self._due: float | None = None
         # One timer for all heads of the connection: it is set again where it runs before `_due`.
         self._deadline: asyncio.TimerHandle | None = None
         # This timer runs while a peer does not read its answer; None while no answer waits so.
         self._unread: asyncio.TimerHandle | None = None
+        self._drained: asyncio.Future[None] | None = None
 
     # ---- methods that the socket calls -----------------------------------------------------------
 
@@ -186,6 +195,9 @@ class Connection(asyncio.BufferedProtocol):
             transport.close()
             return
         self._transport = transport
+        opened: socket.socket | None = transport.get_extra_info("socket")
+        if opened is not None:
+            opened.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
         self.peer = peer_of(transport)
         if self._address is not None:
             self.peer = msgspec.structs.replace(self.peer, address=self._address)
@@ -195,26 +207,27 @@ class Connection(asyncio.BufferedProtocol):
             self.say(FULL)
             self.end()
         else:
-            self._start_clock()
+            self._start_clock(self._limits.header_seconds)
 
     def connection_lost(self, exc: Exception | None) -> None:
         """Stop both timers, and report the end."""
+        del exc
         self._transport = None
         if self._deadline is not None:
             self._deadline.cancel()
         self._heed()
         self._terms.crowd.leave(self)
         self.departure.happen()
-        if self._inner is not None:
-            self._inner.connection_lost(exc)
+        if self._request is not None:
+            self._request.wake()
 
     def get_buffer(self, sizehint: int) -> memoryview:
         """The buffer for the next bytes, not larger than what may still be buffered."""
         del sizehint
-        return self._terms.window[: max(1, self._held_max - len(self._held))]
+        return self._terms.window[: self._held_max - len(self._held) or 1]
 
     def buffer_updated(self, nbytes: int) -> None:
-        """Buffer the bytes that arrived, and pass on as many of them as aiohttp can take."""
+        """Buffer the bytes that arrived, and use as many of them as are wanted now."""
         self._held += self._terms.window[:nbytes]
         self._pump()
 
@@ -231,78 +244,61 @@ class Connection(asyncio.BufferedProtocol):
 
     def pause_writing(self) -> None:
         """Start a deadline for the peer, which does not read its answer fast enough."""
-        if self._inner is not None:
-            self._inner.pause_writing()
         self._unread = self._loop.call_later(self._limits.body_seconds, self.abort)
 
     def resume_writing(self) -> None:
         """Stop the deadline, because the peer reads again."""
         self._heed()
-        if self._inner is not None:
-            self._inner.resume_writing()
 
-    # ---- methods that aiohttp calls --------------------------------------------------------------
+    # ---- one request -----------------------------------------------------------------------------
 
-    def pause(self) -> None:
-        """Stop handing bytes of the body to aiohttp, because it cannot take more now."""
-        self._inner_paused = True
-        self._regulate()
-
-    def resume(self) -> None:
-        """Hand bytes of the body to aiohttp again."""
-        if self._inner_paused:
-            self._inner_paused = False
-            self._pump()
-
-    def refuse(self, answer: bytes) -> None:
+    def _refuse(self, answer: bytes) -> None:
         """Send a fixed answer, which does not quote the request, and close the connection."""
         self._at = _At.PAST
         self.say(answer)
         self.end()
 
-    async def _handle(self, request: web.BaseRequest) -> web.StreamResponse:
-        """Answer a request that aiohttp has parsed, and return the response that was sent.
-
-        When this returns, the answer was sent, or the connection is closing.
-        """
-        self._due = None
-        received = ReceivedRequest(request, self)
-        self._request = received
-        self._raw, self._last = 0, b""
-        if received.length is None:
+    def _receive(self, message: RawRequestMessage) -> None:
+        """Have a request answered whose head was parsed."""
+        self._due, self._rests = None, False
+        self._raw, self._last, self._parser = 0, b"", None
+        request = self._request = ReceivedRequest(message, self)
+        self._at = _At.FED if request.whole else _At.HELD
+        if request.length is None:
             self._chunks = Chunks()
-        self._excused = False
-        self._at = _At.FED if received.content.is_eof() else _At.HELD
-        self.speaking = True
-        if self._said_all:
-            self._hear_out()
-        sent: web.StreamResponse | None = None
-        try:
-            sent = await self._terms.answers(received)
-        finally:
-            self.speaking = False
-            self._settle(sent)
-        if sent is None:
-            self.say(INTERNAL)
-            self.end()
-            # aiohttp needs a return value. The connection is closing, so this is never sent.
-            return web.Response(status=500)
-        return sent
+        self._answering = self._loop.create_task(self._answer(request))
 
-    def _settle(self, sent: web.StreamResponse | None) -> None:
+    async def _answer(self, request: ReceivedRequest) -> None:
+        """Answer a request. When this ends, the answer was sent, or the connection is closing."""
+        kept: bool | None = False
+        try:
+            kept = await self._terms.answers(request)
+            if kept is None:
+                self.say(INTERNAL)
+        finally:
+            self._settle(request, kept=bool(kept))
+
+    def _settle(self, request: ReceivedRequest, *, kept: bool) -> None:
         """After an answer, wait for the next request, or drop the rest of an unread body."""
         self.departure = Departure()
-        request = self._request
-        whole = self._at is _At.FED and request is not None and request.content.is_eof()
-        if sent is not None and sent.keep_alive and whole:
-            self._request = None
-            self._raw, self._last = 0, b""
-            self._at = _At.HEAD
-        elif self._at is _At.HELD and request is not None:
-            # aiohttp reads the body for a moment more, because the peer could lose the answer if
-            # the connection closed at once.
-            request.body_bytes_max = self._limits.body_bytes_max
-            self._at = _At.BODY
+        self._answering = None
+        transport = self._transport
+        if transport is None or transport.is_closing():
+            return
+        if kept and self._at is _At.FED:
+            self._request, self._at, self._rests, self._raw = None, _At.HEAD, True, 0
+            self._start_clock(self._limits.idle_seconds)
+        elif self._at is _At.FED:
+            self.end()
+            return
+        else:
+            # The body is read for a moment more, because the peer could lose the answer if the
+            # connection closed at once.
+            self._answered = True
+            if self._at is _At.HELD:
+                request.body_bytes_max = self._limits.body_bytes_max
+                self._at = _At.BODY
+            self._loop.call_later(LINGER_S, self.end)
         self._pump()
 
     # ---- methods that the answering side calls ---------------------------------------------------
@@ -340,19 +336,28 @@ class Connection(asyncio.BufferedProtocol):
         Raises:
             Busy: Requests are being answered on all connections with a credential.
         """
-        self._terms.crowd.recognise(self, principal)
-        self.principal, self._held_max = principal, READ_BYTES_MAX
+        if principal != self.principal:
+            self._terms.crowd.recognise(self, principal)
+            self.principal, self._held_max = principal, READ_BYTES_MAX
 
     def open_body(self) -> None:
-        """Begin to pass the body of the current request to aiohttp."""
+        """Begin to receive the body of the current request."""
         if self._at is _At.HELD:
             self._at = _At.BODY
             self._pump()
 
     def say(self, raw: bytes) -> None:
-        """Write bytes that do not come from a front, such as a fixed refusal."""
+        """Write bytes, unless the connection is closing."""
         if self._transport is not None and not self._transport.is_closing():
             self._transport.write(raw)
+
+    async def send(self, raw: bytes) -> bool:
+        """Write bytes of an answer, and wait while the peer reads too slowly; False if it left."""
+        self.say(raw)
+        if self._unread is not None:
+            self._drained = self._loop.create_future()
+            await self._drained
+        return self._transport is not None
 
     def end(self) -> None:
         """Close the connection after the bytes that are already written were sent."""
@@ -366,20 +371,21 @@ class Connection(asyncio.BufferedProtocol):
 
     async def shutdown(self, drain_s: float) -> None:
         """Let the current request finish within this time, then close the connection."""
-        if self._at in {_At.HEAD, _At.PARSED}:
-            self.end()
-        if self._server is not None:
-            await self._server.shutdown(drain_s)
+        if self._answering is not None:
+            _, late = await asyncio.wait((self._answering,), timeout=drain_s)
+            for one in late:
+                one.cancel()
+                await asyncio.wait((one,), timeout=drain_s)
         self.end()
 
-    # ---- passing bytes between the socket and aiohttp --------------------------------------------
+    # ---- bytes of a request ----------------------------------------------------------------------
 
     def _pump(self) -> None:
-        """Pass the buffered bytes to aiohttp as far as it can take them, and keep the rest.
+        """Use the buffered bytes as far as they are wanted now, and keep the rest.
 
         Close the connection if they were the last ones.
         """
-        while self._held and not self._inner_paused:
+        while self._held:
             if self._at is _At.HEAD:
                 self._feed_head()
             elif self._at is _At.BODY and self._request is not None:
@@ -388,67 +394,76 @@ class Connection(asyncio.BufferedProtocol):
                 self._held.clear()
             else:
                 break
-        if self._held or self._stopped:
+        if self._stopped or len(self._held) >= self._held_max:
             self._regulate()
         if self._said_all:
             self._hear_out()
 
     def _feed_head(self) -> None:
-        if self._due is None:
-            self._start_clock()
         if not self._raw:
             while self._held.startswith(b"\r\n"):
                 del self._held[:2]
-        before = len(self._last)
-        end = (self._last + self._held[: len(_EMPTY_LINE)]).find(_EMPTY_LINE) if before else -1
-        if end < 0:
-            end = self._held.find(_EMPTY_LINE)
-            end += before if end >= 0 else 0
+            if not self._held:
+                return
+        known = len(self._last)
+        end = (self._last + self._held).find(_EMPTY_LINE)
         ended = end >= 0
-        part = self._take(end + len(_EMPTY_LINE) - before if ended else len(self._held))
+        part = self._take(end + len(_EMPTY_LINE) - known if ended else len(self._held))
         self._last = (self._last + part)[-len(_EMPTY_LINE) + 1 :]
         if not self._raw or b"\r\n" not in self._line:
             self._line = self._line + part if self._raw else part
         self._raw += len(part)
         if self._raw > HEAD_BYTES_MAX:
-            self.refuse(HEAD_TOO_LARGE if b"\r\n" in self._line else TARGET_TOO_LONG)
+            self._refuse(HEAD_TOO_LARGE if b"\r\n" in self._line else TARGET_TOO_LONG)
             return
         # aiohttp's parser accepts other protocols of this form (RTSP, ICE), and waits silently
         # after the preface of HTTP/2.
-        if not may_begin(self._line):
-            self.refuse(MALFORMED)
-            return
-        if ended:
-            self._at = _At.PARSED
-        self._feed(part)
+        messages = self._parsed(part) if may_begin(self._line) else None
+        if messages is None or len(messages) != ended:
+            # It is no head, or aiohttp finds another end of it.
+            self._refuse(MALFORMED)
+        elif ended:
+            self._receive(messages[0][0])
+        elif self._rests:
+            self._rests = False
+            self._start_clock(self._limits.header_seconds)
+
+    def _parsed(self, part: bytes) -> Sequence[tuple[RawRequestMessage, object]] | None:
+        """What aiohttp's parser finds in the next bytes of a head; None for an error."""
+        if self._parser is None:
+            self._parser = _parser(self._loop)
+        try:
+            return self._parser.feed_data(part)[0]
+        except HttpProcessingError:
+            return None
 
     def _feed_body(self, request: ReceivedRequest) -> None:
-        try:
-            if request.length is None:
+        if request.length is None:
+            try:
                 taken, part = self._chunks.through(bytes(self._held))
-                self._raw += len(self._take(taken))
-                ended = self._chunks.ended
-            else:
-                part = self._take(request.length - self._raw)
-                self._raw += len(part)
-                ended = self._raw == request.length
-        except Unframed:
-            self._break()
-            return
+            except Unframed:
+                self._break(request)
+                return
+            self._raw += len(self._take(taken))
+            whole = self._chunks.ended
+        else:
+            part = self._take(request.length - self._raw)
+            self._raw += len(part)
+            whole = self._raw == request.length
         if self._raw > FRAMING_BYTES_MAX + FRAMING_PER_BYTE * request.body_bytes_max:
-            self._break()
+            self._break(request)
             return
-        if ended:
+        if whole:
             self._at = _At.FED
-        self._feed(part)
-        if self._at is _At.BODY and request.content.is_eof():
-            # aiohttp and this code found different ends of the body, so the body counts as broken.
-            self._break()
+        if not self._answered:
+            request.receive(part, whole=whole)
+        elif whole:
+            self.end()
 
-    def _break(self) -> None:
+    def _break(self, request: ReceivedRequest) -> None:
         self._at = _At.PAST
         self.broken = True
-        self.breakage.happen()
+        request.wake()
 
     def _take(self, count: int) -> bytes:
         if count >= len(self._held):
@@ -459,23 +474,11 @@ class Connection(asyncio.BufferedProtocol):
         del self._held[:count]
         return part
 
-    def _feed(self, part: bytes) -> None:
-        if self._inner is None and self._transport is not None:
-            # aiohttp's parser and task are created with the first bytes, so that a peer that
-            # connects and sends nothing costs neither.
-            self._server = _server(self._handle, self._limits)
-            self._inner = self._server()
-            self._inner.connection_made(ResponseWriter(self._transport, self))
-        if self._inner is not None:
-            self._inner.data_received(part)
-
     def _hear_out(self) -> None:
         """Close the connection of a peer that sends no more, once its requests are answered.
 
         A peer that left looks the same from here, so `departure` happens, which ends a stream.
         """
-        if self._at is _At.PARSED or (self._inner_paused and self._held):
-            return
         if self._at is _At.FED:
             # The departure is reported in the next turn of the event loop, after the reader of the
             # body has run.
@@ -484,8 +487,8 @@ class Connection(asyncio.BufferedProtocol):
             self.end()
 
     def _regulate(self) -> None:
-        """Pause reading from the socket while the buffer is full or aiohttp takes no bytes."""
-        ahead = self._inner_paused or (bool(self._held) and len(self._held) >= self._held_max)
+        """Pause reading from the socket while the buffer is full."""
+        ahead = len(self._held) >= self._held_max
         transport = self._transport
         if ahead is self._stopped or transport is None or transport.is_closing() or self._said_all:
             return
@@ -495,10 +498,14 @@ class Connection(asyncio.BufferedProtocol):
         else:
             transport.resume_reading()
 
-    def _start_clock(self) -> None:
-        self._due = self._loop.time() + self._limits.header_seconds
+    def _start_clock(self, seconds: float) -> None:
+        """Give the peer this time for its next head, or to begin one."""
+        due = self._due = self._loop.time() + seconds
+        if self._deadline is not None and self._deadline.when() > due:
+            self._deadline.cancel()
+            self._deadline = None
         if self._deadline is None:
-            self._deadline = self._loop.call_at(self._due, self._late)
+            self._deadline = self._loop.call_at(due, self._late)
 
     def _late(self) -> None:
         timer, self._deadline = self._deadline, None
@@ -507,91 +514,14 @@ class Connection(asyncio.BufferedProtocol):
         if timer.when() < self._due:
             # The head that the timer was set for is answered, and another one is awaited.
             self._deadline = self._loop.call_at(self._due, self._late)
-        elif self._at is _At.PARSED and not self._excused:
-            # The whole head is here, but the loop was too busy to answer it, so the deadline is
-            # extended once.
-            self._excused = True
-            self._start_clock()
-        else:
+            return
+        if not self._rests:
             self.say(LATE)
-            self.end()
+        self.end()
 
     def _heed(self) -> None:
         if self._unread is not None:
             self._unread.cancel()
             self._unread = None
-
-
-def _server(
-    handle: Callable[[web.BaseRequest], Awaitable[web.StreamResponse]], limits: Limits
-) -> web.Server:
-    return web.Server(
-        handle,
-        logger=_SILENT,
-        access_log=None,
-        auto_decompress=False,
-        keepalive_timeout=limits.idle_seconds,
-        # Only the whole head is limited before it is parsed: a smaller limit here would be answered
-        # with 400. Fields and their number are limited by `head_of`.
-        max_line_size=HEAD_BYTES_MAX,
-        max_field_size=HEAD_BYTES_MAX,
-        max_headers=HEAD_BYTES_MAX,
-        lingering_time=LINGER_S,
-    )
-
-
-class ResponseWriter(asyncio.Transport):
-    """Passes the answers of fronts to the socket. Event loop only.
-
-    Bytes that aiohttp writes between two answers are its own error text for an unparsable request,
-    which quotes the request. The connection writes a fixed answer instead.
-    """
-
-    def __init__(self, real: asyncio.Transport, connection: Connection) -> None:
-        """`real` is the transport of the socket."""
-        super().__init__()
-        self._real = real
-        self._connection = connection
-
-    def write(self, data: bytes | bytearray | memoryview) -> None:
-        """Pass an answer's bytes to the socket; replace aiohttp's own error by a fixed answer."""
-        if self._connection.speaking:
-            self._real.write(data)
-        elif not self._real.is_closing():
-            self._connection.refuse(MALFORMED)
-
-    def writelines(self, list_of_data: Iterable[bytes | bytearray | memoryview]) -> None:
-        """Write several pieces as `write` writes one."""
-        self.write(b"".join(list_of_data))
-
-    def get_extra_info(self, name: str, default: Any = None) -> Any:  # noqa: ANN401 - as inherited
-        """The socket transport's extra information of this name."""
-        return self._real.get_extra_info(name, default)
-
-    def is_closing(self) -> bool:
-        """Whether the socket is closing."""
-        return self._real.is_closing()
-
-    def is_reading(self) -> bool:
-        """Whether bytes are being read from the socket."""
-        return self._real.is_reading()
-
-    def pause_reading(self) -> None:
-        """Stop handing bytes of the body to aiohttp, because it cannot take more now."""
-        self._connection.pause()
-
-    def resume_reading(self) -> None:
-        """Hand bytes of the body to aiohttp again."""
-        self._connection.resume()
-
-    def get_write_buffer_size(self) -> int:
-        """The number of written bytes that the peer has not read."""
-        return self._real.get_write_buffer_size()
-
-    def close(self) -> None:
-        """Close the socket after the bytes that are already written were sent."""
-        self._real.close()
-
-    def abort(self) -> None:
-        """Close the socket at once; unsent bytes are lost."""
-        self._real.abort()
+        if self._drained is not None and not self._drained.done():
+            self._drained.set_result(None)

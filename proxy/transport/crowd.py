@@ -218,11 +218,12 @@ class RequestTurn(msgspec.Struct, eq=False):
         Raises:
             Busy: There is no place for one more request of this principal.
         """
-        counted = self._counts
+        if not self._counts:
+            self._principal = principal
+            return
         self.end()
         self._principal = principal
-        if counted:
-            self.whole()
+        self.whole()
 
     def end(self) -> None:
         """Free the place of a request that was answered."""

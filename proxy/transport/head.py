@@ -9,11 +9,11 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 from enum import Enum
+from functools import lru_cache
 from typing import Final
 from urllib.parse import parse_qsl, unquote_to_bytes
 
 import msgspec
-from aiohttp import web
 from multidict import CIMultiDictProxy
 
 from proxy.dialects.strict_json.strict import check_text
@@ -26,6 +26,9 @@ TARGET_LEN_MAX: Final = 4_096
 HEADER_BYTES_MAX: Final = 8_190
 HEADERS_MAX: Final = 64
 QUERY_FIELDS_MAX: Final = 64
+_NAMES_KEPT_MAX: Final = 256
+_NAME_KEPT_LEN_MAX: Final = 64
+_HOSTS_KEPT_MAX: Final = 64
 METHODS: Final = frozenset({"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"})
 LOOPBACK_HOSTS: Final = frozenset({"localhost", "127.0.0.1", "[::1]"})
 # Headers that must not be repeated: one parser could take the first value, another the last.
@@ -86,8 +89,7 @@ class HostRules(msgspec.Struct, frozen=True, kw_only=True):
         Raises:
             MalformedRequest: 421 for a foreign `Host`, 403 for a foreign `Origin`.
         """
-        found = _HOST.fullmatch(headers.get("host", ""))
-        if found is None or found[1].lower() not in self.hosts:
+        if _name_in(headers.get("host", "")) not in self.hosts:
             raise MalformedRequest("host: not a name of this service", status=421)
         origin = headers.get("origin")
         if origin is not None and origin.lower() not in self.origins:
@@ -96,6 +98,13 @@ class HostRules(msgspec.Struct, frozen=True, kw_only=True):
             if self.own_pages and origin.lower() in {f"http://{own}", f"https://{own}"}:
                 return
             raise MalformedRequest("origin: pages may not send requests here", status=403)
+
+
+@lru_cache(maxsize=_HOSTS_KEPT_MAX)
+def _name_in(host: str) -> str | None:
+    """The name in a `Host` header, in lower case; None if the header is not well formed."""
+    found = _HOST.fullmatch(host)
+    return None if found is None else found[1].lower()
 
 
 def head_of(request: ReceivedRequest) -> HttpRequest:
@@ -111,13 +120,15 @@ def head_of(request: ReceivedRequest) -> HttpRequest:
     if request.method not in METHODS:
         raise MalformedRequest("method: not served here", status=405)
     sent = request.headers
-    if (
-        len(sent) > HEADERS_MAX
-        or max(map(len, (*sent, *sent.values())), default=0) > HEADER_BYTES_MAX
+    texts = (*sent, *sent.values())
+    joined = "".join(texts)
+    if len(texts) > 2 * HEADERS_MAX or (
+        len(joined) > HEADER_BYTES_MAX and max(map(len, texts)) > HEADER_BYTES_MAX
     ):
         raise MalformedRequest("headers: too many, or one is too large", status=431)
     path, query = _target(request.raw_path)
-    return HttpRequest(method=request.method, path=path, query=query, headers=_headers(sent))
+    headers = _headers(sent, plain=joined.isascii() and joined.isprintable())
+    return HttpRequest(method=request.method, path=path, query=query, headers=headers)
 
 
 def ask_for_body(
@@ -131,8 +142,7 @@ def ask_for_body(
     Raises:
         MalformedRequest: 413: the declared length is above `bytes_max`.
     """
-    declared = head.headers.get("content-length", "0")
-    if not declared.isascii() or not declared.isdigit() or int(declared) > bytes_max:
+    if request.length is not None and request.length > bytes_max:
         raise MalformedRequest("body: too large", status=413)
     if "expect" in head.headers:
         continue_()
@@ -146,43 +156,25 @@ async def body_of(request: ReceivedRequest, bytes_max: int, seconds: float) -> b
     Raises:
         MalformedRequest: 400, 413 or 408; the connection is closed after the answer.
     """
-    try:
-        if request.content.is_eof():
-            # A small body has arrived with its head, so no timer is needed.
-            received = request.content.read_nowait()
-        else:
-            received = await _arriving(request, bytes_max, seconds)
-    except (web.RequestPayloadError, ConnectionError):
-        # An incomplete body is the peer's fault, and must not count as a failure of the sidecar.
-        raise MalformedRequest("body: did not arrive whole", status=400) from None
+    if not request.whole:
+        await _arriving(request, seconds)
+    received = request.body()
     if len(received) > bytes_max:
         raise MalformedRequest("body: too large", status=413)
     check_behind(request)
     return received
 
 
-async def _arriving(request: ReceivedRequest, bytes_max: int, seconds: float) -> bytes:
-    connection = request.connection
-    received: list[bytes] = []
-    size = 0
-    stop = Stop(seconds)
-    connection.breakage.tell(stop)
+async def _arriving(request: ReceivedRequest, seconds: float) -> None:
     try:
-        async with stop:
-            while chunk := await request.content.readany():
-                size += len(chunk)
-                if size > bytes_max:
-                    raise MalformedRequest("body: too large", status=413)
-                received.append(chunk)
+        async with Stop(seconds):
+            await request.arrival()
     except TimeoutError:
-        if connection.broken:
-            raise MalformedRequest(
-                "body: framed badly, or at too great length", status=400
-            ) from None
         raise MalformedRequest("body: took too long to arrive", status=408) from None
-    finally:
-        connection.breakage.forget(stop)
-    return b"".join(received)
+    if request.connection.broken:
+        raise MalformedRequest("body: framed badly, or at too great length", status=400)
+    if not request.whole and request.size <= request.body_bytes_max:
+        raise MalformedRequest("body: did not arrive whole", status=400)
 
 
 def check_behind(request: ReceivedRequest) -> None:
@@ -196,13 +188,25 @@ def check_behind(request: ReceivedRequest) -> None:
         raise MalformedRequest("framing: what came behind it is no request", status=400)
 
 
-def _headers(sent: CIMultiDictProxy[str]) -> dict[str, str]:
+class _Lowered(dict[str, str]):
+    """Names of headers in lower case; the first ones that are met are kept."""
+
+    def __missing__(self, name: str) -> str:
+        lowered = name.lower()
+        if len(self) < _NAMES_KEPT_MAX and len(name) <= _NAME_KEPT_LEN_MAX:
+            self[name] = lowered
+        return lowered
+
+
+_LOWERED: Final = _Lowered()
+
+
+def _headers(sent: CIMultiDictProxy[str], *, plain: bool) -> dict[str, str]:
+    """The headers by their names in lower case; `plain`: all are printable ASCII."""
     headers: dict[str, str] = {}
-    joined = "".join(sent.values())
-    plain = joined.isascii() and joined.isprintable()
     for name, value in sent.items():
-        key = name.lower()
-        stripped = value.strip(" \t")
+        key = _LOWERED[name]
+        stripped = value.strip(" \t") if " " in value or "\t" in value else value
         if not (plain or (stripped.isascii() and stripped.isprintable())):
             try:
                 check_text(stripped, key)
@@ -273,8 +277,7 @@ def _decoded(raw_path: str) -> str:
 
 LINE_BYTES_MAX: Final = 4_096
 """The most bytes of a chunk's first line: its size and extensions."""
-# The form of chunk extensions that aiohttp's parser accepts. The parser would drop any other form
-# without an error, so any other is refused here.
+# The form of chunk extensions that HTTP parsers agree on; any other is refused.
 _TOKEN: Final = rb"[!#$%&'*+.^_`|~0-9A-Za-z-]+"
 _SIZE: Final = re.compile(rb"0*([0-9a-fA-F]{1,15})(?:;" + _TOKEN + rb"(?:=" + _TOKEN + rb")?)*")
 _TRAILER: Final = re.compile(_TOKEN + rb":[^\0\r]*")
@@ -295,8 +298,7 @@ class _Expects(Enum):
 class Chunks(msgspec.Struct, eq=False):
     """The framing of one chunked body, parsed as the bytes arrive.
 
-    Trailers are dropped: no front reads them, and aiohttp's parser adds the last trailer to the
-    next request's headers, even if it is a credential.
+    Trailers are dropped: no front reads them.
     """
 
     _expects: _Expects = _Expects.SIZE
@@ -309,33 +311,32 @@ class Chunks(msgspec.Struct, eq=False):
         return self._expects is _Expects.NOTHING
 
     def through(self, data: bytes) -> tuple[int, bytes]:
-        """Parse the next bytes; return how many of them are the body's, and these less trailers.
+        """Parse the next bytes; return how many of them are the body's, and the content in these.
 
         Raises:
             Unframed: The bytes are no valid chunked body.
         """
-        at = kept = 0
+        at = 0
+        content: list[bytes] = []
         while at < len(data) and not self.ended:
             if self._expects is _Expects.DATA:
                 step = min(self._left, len(data) - at)
+                content.append(data[at : at + step])
                 self._left -= step
-                at = kept = at + step
+                at += step
                 if not self._left:
                     self._expects = _Expects.BREAK
                 continue
-            trailing = self._expects is _Expects.END
             end = data.find(b"\n", at)
             self._line += data[at:] if end < 0 else data[at:end]
             at = len(data) if end < 0 else end + 1
-            kept = kept if trailing else at
             most = 1 if self._expects is _Expects.BREAK else LINE_BYTES_MAX
             if len(self._line) > most:
                 raise Unframed
             if end >= 0:
                 line, self._line = self._line, b""
                 self._take(line)
-        # The line that ends the body is held back until it is known to be no trailer.
-        return at, data[:kept] + (b"\r\n" if kept < at and self.ended else b"")
+        return at, b"".join(content)
 
     def _take(self, line: bytes) -> None:
         if not line.endswith(b"\r"):

@@ -12,8 +12,6 @@ from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Final
 
-from aiohttp import web
-
 from policy.model import Principal
 from proxy.seams.environment import Environment
 from proxy.seams.faults import MalformedRequest, Unauthenticated
@@ -32,7 +30,7 @@ from proxy.transport.exchange import (
 )
 from proxy.transport.fixed_answers import CONTINUE
 from proxy.transport.head import HostRules, ask_for_body, body_of, check_behind, head_of
-from proxy.transport.request import ReceivedRequest, response_of, stream_of
+from proxy.transport.request import ReceivedRequest
 from proxy.transport.responses import AnswerFailure, attempt, problem, refusal_for, refuse
 from proxy.transport.stop import Stop
 from proxy.transport.streamed_answers import StreamedAnswers
@@ -200,8 +198,9 @@ class Listener:
         self._sockets.clear()
         self._unix_paths.clear()
 
-    async def _answers(self, request: ReceivedRequest) -> web.StreamResponse | None:
-        turn, welcome = RequestTurn(self._turns), AnswerDeadline(request.connection.departure)
+    async def _answers(self, request: ReceivedRequest) -> bool | None:
+        connection = request.connection
+        turn, welcome = RequestTurn(self._turns), AnswerDeadline(connection.departure)
         self.in_flight += 1
         try:
             done = await attempt(self._served(request, turn, welcome), self._halt)
@@ -211,16 +210,16 @@ class Listener:
             self.in_flight -= 1
         if isinstance(done, AnswerFailure):
             return None
-        if not done.prepared:
-            await request.send(done)
-        return done
+        raw, stays = done
+        await connection.send(raw)
+        return stays
 
     async def _served(
         self, request: ReceivedRequest, turn: RequestTurn, welcome: AnswerDeadline
-    ) -> web.StreamResponse:
-        """Have the front answer a request; return the response.
+    ) -> tuple[bytes, bool]:
+        """Have the front answer a request; return the answer, and whether the connection is kept.
 
-        A streamed response has been sent when this returns; any other has not.
+        A streamed answer has been sent when this returns; b"" is returned for it.
         """
         started_ns = self._out.clock_ns()
         # The peer's request id if it is plain hex, else a new one.
@@ -234,7 +233,10 @@ class Listener:
             request_id=request_id,
         )
         answered = await self._answer(request, trace, answering, turn, welcome=welcome)
-        if self._unread_are_too_many(answered, request.connection.principal):
+        size = len(answered.reply.body)
+        if size > _SMALL_BYTES and self._unread_are_too_many(
+            size, answered.route, request.connection.principal
+        ):
             busy = refuse(503, "busy: too many answers wait to be read", retry_after_s=1)
             answered = AnsweredReply(reply=problem(busy, answering), route=answered.route)
         self._out.record(
@@ -254,24 +256,26 @@ class Listener:
         # After an ambiguous request, or one whose body was not read, the connection is closed,
         # because its next bytes must not be parsed as a request. A connection without a credential
         # is closed as well.
-        certain = answered.route != REFUSED_ROUTE and request.content.is_eof()
+        certain = answered.route != REFUSED_ROUTE and request.whole
         known = bool(answered.principal) and not welcome.over
         stays = certain and known and request.stays and not self._closing
+        now_ms = answering.now_ms
         if answered.pieces is None:
-            return response_of(answered.reply, headers, stays=stays)
-        response = stream_of(answered.reply, headers, stays=stays)
-        await self._streams.send(request, response, answered.pieces, welcome.gone)
-        return response
+            return request.answer(answered.reply, headers, now_ms, stays=stays), stays
+        # On HTTP/1.0 a streamed answer ends with its connection.
+        stays = stays and request.http_11
+        head = request.stream_head(answered.reply, headers, now_ms, stays=stays)
+        await self._streams.send(request, head, answered.pieces, welcome.gone)
+        return b"", stays
 
-    def _unread_are_too_many(self, answered: AnsweredReply, principal: str | None) -> bool:
+    def _unread_are_too_many(self, size: int, route: str, principal: str | None) -> bool:
         """Whether peers left so many bytes unread that one more large answer is not sent.
 
         A peer that asks for whole pages and reads none of them would fill the memory. An answer to
         a write is always sent, because the write was carried out and its answer is small. One
         principal may leave unread `BURST` times as much as is still free, so that others have room.
         """
-        size = len(answered.reply.body)
-        if size <= _SMALL_BYTES or answered.route.endswith(_WRITES):
+        if route.endswith(_WRITES):
             return False
         free = self._limits.unread_bytes_max - self.unread_bytes()
         return size > free or self._crowd.unread_of(principal) + size > BURST * free
@@ -304,7 +308,7 @@ class Listener:
             ask_for_body(request, head, bytes_max, lambda: request.connection.say(CONTINUE))
             work = body_of(request, bytes_max, limits.body_seconds)
             # A body that arrived together with its head is read without a timer.
-            body = await (work if request.content.is_eof() else _while_welcome(welcome, work))
+            body = await (work if request.whole else _while_welcome(welcome, work))
             welcome.check()
             turn.whole()
             if codings:
@@ -340,7 +344,7 @@ class Listener:
     async def _checked(self, request: ReceivedRequest, turn: RequestTurn) -> HttpRequest:
         head = head_of(request)
         self._rules.check(head.headers)
-        if request.content.is_eof():
+        if request.whole:
             check_behind(request)
             turn.whole()
         return head

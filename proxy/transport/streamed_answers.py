@@ -4,11 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from aiohttp import web
-
 from proxy.seams.environment import Serving
 from proxy.transport.exchange import Departure, Pieces
-from proxy.transport.request import ReceivedRequest
+from proxy.transport.request import LAST_CHUNK, ReceivedRequest, chunk_of
 from proxy.transport.responses import attempt
 from proxy.transport.stop import Stop
 
@@ -26,9 +24,6 @@ class StreamedAnswers:
         self._serving = serving
         self._open: set[Stop] = set()
 
-    def __len__(self) -> int:
-        return len(self._open)
-
     def end(self) -> None:
         """End all streamed answers now, because the listener closes."""
         for stop in tuple(self._open):
@@ -37,7 +32,7 @@ class StreamedAnswers:
     async def send(
         self,
         request: ReceivedRequest,
-        response: web.StreamResponse,
+        head: bytes,
         pieces: Pieces,
         gone: Departure,
     ) -> None:
@@ -51,7 +46,7 @@ class StreamedAnswers:
         gone.tell(stop)
         try:
             async with stop:
-                whole = await attempt(self._write(request, response, pieces), self._halt) is True
+                whole = await attempt(self._write(request, head, pieces), self._halt) is True
         except TimeoutError:
             pass
         finally:
@@ -62,23 +57,16 @@ class StreamedAnswers:
             # The last chunk is not sent, so that an incomplete answer does not look complete.
             request.connection.abort()
 
-    async def _write(
-        self, request: ReceivedRequest, response: web.StreamResponse, pieces: Pieces
-    ) -> bool:
+    async def _write(self, request: ReceivedRequest, head: bytes, pieces: Pieces) -> bool:
         """Write the pieces; False if the peer left, or the lease ended, before all were written."""
-        try:
-            await request.begin(response)
-        except ConnectionError:
+        send = request.connection.send
+        if not await send(head):
             return False
+        if request.bodiless:
+            return True
         async for piece in pieces:
             if not self._serving.holds():
                 return False
-            try:
-                await response.write(piece)
-            except ConnectionError:
+            if not await send(chunk_of(piece) if request.http_11 else piece):
                 return False
-        try:
-            await response.write_eof()
-        except ConnectionError:
-            return False
-        return True
+        return not request.http_11 or await send(LAST_CHUNK)

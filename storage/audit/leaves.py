@@ -217,8 +217,10 @@ def culprit_of(origins: tuple[Origin, ...], candidate: Candidate) -> Culprit | N
     row with the candidate is left out. Otherwise a caller could log a refused text by naming a tool
     or a call after it.
     """
-    named = next((one for one in origins if one.server or one.tool), None)
-    if named is None:
+    for named in origins:
+        if named.server or named.tool:
+            break
+    else:
         return None
     said = _said(candidate.text, candidate.metadata_json)
     return Culprit(

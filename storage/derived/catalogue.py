@@ -314,7 +314,7 @@ class Catalogue:
 
     def _dense(self, entry: _Ordinals) -> bool:
         """Whether this list is so long that a mask of it saves time; only few lists can be."""
-        return len(entry) * _DENSE_SHARE >= self._reach > MARKED_OVER
+        return self._reach > MARKED_OVER and len(entry) * _DENSE_SHARE >= self._reach
 
     def _marked(self, lists: Sequence[_Ordinals], now_ms: int, reads: Reads) -> Mask:
         reach = self._reach

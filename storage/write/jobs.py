@@ -168,10 +168,7 @@ class JobBatch:
         self._is_open = is_open
         self._of: dict[asyncio.AbstractEventLoop, list[Job]] = {}
         self._lock = threading.Lock()
-
-    def __len__(self) -> int:
-        with self._lock:
-            return sum(map(len, self._of.values()))
+        self.count = 0  # the number of added jobs that are not queued yet
 
     def add(self, job: Job) -> None:
         """Add a job, to be queued together with all others of the event loop's present turn.
@@ -179,9 +176,9 @@ class JobBatch:
         Call it in the event loop that waits for the job.
         """
         with self._lock:
-            mine = self._of.get(job.loop)
-            if mine is not None:
-                mine.append(job)
+            self.count += 1
+            if job.loop in self._of:
+                self._of[job.loop].append(job)
                 return
             self._of[job.loop] = [job]
         job.loop.call_soon(self._hand_over, job.loop)
@@ -189,7 +186,7 @@ class JobBatch:
     def hurry(self) -> None:
         """Queue all added jobs at once. Any thread."""
         with self._lock:
-            gathered, self._of = self._of, {}
+            gathered, self._of, self.count = self._of, {}, 0
             for jobs in gathered.values():
                 for job in jobs:
                     self._queued.put(job)
@@ -197,6 +194,7 @@ class JobBatch:
     def _hand_over(self, loop: asyncio.AbstractEventLoop) -> None:
         with self._lock:
             jobs = self._of.pop(loop, [])
+            self.count -= len(jobs)
         if not self._is_open():
             closing = StoreUnavailable("the store is closing")
             deliver([(job, closing) for job in jobs])

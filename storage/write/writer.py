@@ -238,13 +238,13 @@ class EmbeddedWriter:
     def _put(self, job: Job) -> None:
         if os.getpid() != self._pid:
             raise StoreLocked("the store was opened by another process; open it after the fork")
-        if not self.running:
+        if self._closing or self._dead:
             raise StoreUnavailable("the store is closing")
         if self._engine.broken is not None:
             raise StoreUnavailable(self._engine.broken)
         if self._engine.hanging():
             raise StoreUnavailable("the writer does not get on; nothing was written")
-        if self._queue.qsize() + len(self._gathering) >= self._options.queue_len_max:
+        if self._queue.qsize() + self._gathering.count >= self._options.queue_len_max:
             raise StoreUnavailable("the writer's queue is full")
         self._gathering.add(job)
 

@@ -21,7 +21,6 @@ from types import FrameType
 from typing import Final
 
 import msgspec
-from aiohttp import web
 
 from tests.benchmarks import model
 from tests.figures.counting import ROOT, SHIPPED
@@ -74,8 +73,8 @@ class _Recorder:
                 self._calls = []
             if self._calls is not None:
                 self._calls.append((code.co_filename, code.co_qualname))
-        # A coroutine that waits returns as well, but no response.
-        elif outermost and self._calls is not None and isinstance(arg, web.StreamResponse):
+        # A coroutine that waits returns as well, but not whether the connection is kept.
+        elif outermost and self._calls is not None and isinstance(arg, bool):
             self._done.append(_path_of(self._calls))
             self._calls = None
 

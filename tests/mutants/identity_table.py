@@ -146,7 +146,7 @@ IDENTITY: Final = (
         name="any Host is served",
         invariant="a request is addressed to a name of this service (DNS rebinding)",
         where="proxy.transport.head:HostRules.check",
-        fault=replaced("found[1].lower() not in self.hosts", "False"),
+        fault=replaced("_name_in(headers.get('host', '')) not in self.hosts", "False"),
         tests=(_HEAD,),
     ),
     Mutant(
@@ -208,7 +208,7 @@ IDENTITY: Final = (
         name="chunks are read on any version",
         invariant="no reader finds another end of a request than ours",
         where="proxy.transport.request:ReceivedRequest.__init__",
-        fault=replaced("tuple(request.version) == _HTTP_11", "tuple(request.version)"),
+        fault=replaced("message.version == _HTTP_11", "bool(message.version)"),
         tests=one_test(
             _HTTP_MALFORMED,
             "test_chunks_on_http_1_0_are_refused_and_nothing_behind_them_is_answered",

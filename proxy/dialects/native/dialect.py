@@ -52,7 +52,6 @@ from proxy.seams.operation import (
 )
 
 REASON_BASE: Final = "urn:mnemogate:reason:"
-_SCHEME: Final = "bearer"
 _ENCODER: Final = msgspec.json.Encoder()
 _UNPROCESSABLE: Final = frozenset(
     {Reason.NONCE_REPLAYED, Reason.NONCE_INCARNATION, Reason.CHARACTER_REFUSED}
@@ -82,10 +81,10 @@ class Native:
         `Authorization: Token`, so slash and scheme distinguish the two APIs.
         """
         path = request.path
-        if not path.startswith("/v1/") or path.endswith("/"):
+        if path[:4] != "/v1/" or path[-1] == "/":
             return False
-        scheme, _, _ = request.headers.get("authorization", _SCHEME).partition(" ")
-        return scheme.lower() == _SCHEME
+        given = request.headers.get("authorization")
+        return given is None or f"{given} "[:7].lower() == "bearer "
 
     def credential(self, request: HttpRequest) -> str | None:
         """The key in `Authorization: Bearer`; None if there is no such header."""
@@ -136,29 +135,20 @@ def _missing() -> Refusal:
     return Refusal(status=404, title="Not Found", detail="there is no such memory")
 
 
+# A repeated answer is marked in a header alone, so that its body equals the first answer's body.
+_REPLAYED: Final = (("Mnemogate-Replayed", "1"),)
+
+
 def _written(operation: Operation, result: WriteResult, answering: EncodingContext) -> HttpReply:
-    batched = isinstance(operation, DeleteWhere) or (
-        isinstance(operation, Write) and operation.note == native_decode.BATCH_NOTE
-    )
-    # A repeated answer is marked in a header alone, so that its body equals the first answer's
-    # body.
-    replayed = {item.replayed for item in result.items} == {True}
-    headers: tuple[tuple[str, str], ...] = (("Mnemogate-Replayed", "1"),) if replayed else ()
-    if batched:
-        results = tuple(_item(item, None) for item in result.items)
-        admitted = sum(item.decision == "admit" for item in result.items)
-        held = sum(item.decision == "hold" for item in result.items)
-        body = BatchOut(
-            results=results,
-            admitted=admitted,
-            held=held,
-            refused=len(results) - admitted - held,
-            trace_id=answering.trace_id,
-        )
-        return HttpReply(status=200, body=_ENCODER.encode(body), headers=headers)
-    if len(result.items) != 1:
+    match operation:
+        case DeleteWhere() | Write(note=native_decode.BATCH_NOTE):
+            return _batch(result, answering)
+        case _:
+            written, *more = result.items
+    if more:
         raise InvariantBroken("one proposal gives one item")
-    item = _item(result.items[0], answering.trace_id)
+    headers: tuple[tuple[str, str], ...] = _REPLAYED if written.replayed else ()
+    item = _item(written, answering.trace_id)
     if item.status == 503:  # noqa: PLR2004
         headers += (("Retry-After", "1"),)
     return HttpReply(
@@ -167,6 +157,22 @@ def _written(operation: Operation, result: WriteResult, answering: EncodingConte
         content_type="application/json" if item.type is None else PROBLEM_TYPE,
         headers=headers,
     )
+
+
+def _batch(result: WriteResult, answering: EncodingContext) -> HttpReply:
+    results = tuple(_item(item, None) for item in result.items)
+    admitted = sum(item.decision == "admit" for item in result.items)
+    held = sum(item.decision == "hold" for item in result.items)
+    body = BatchOut(
+        results=results,
+        admitted=admitted,
+        held=held,
+        refused=len(results) - admitted - held,
+        trace_id=answering.trace_id,
+    )
+    replayed = {item.replayed for item in result.items} == {True}
+    headers = _REPLAYED if replayed else ()
+    return HttpReply(status=200, body=_ENCODER.encode(body), headers=headers)
 
 
 def _status(item: WrittenItem) -> int:

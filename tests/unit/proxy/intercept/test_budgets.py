@@ -15,6 +15,7 @@ from policy.model import Candidate, ChangeKind, Memory, MemoryClass, MemoryId, P
 from proxy.intercept.budgets import (
     BYTES_PER_WRITE,
     PRINCIPALS_MAX,
+    Sizes,
     Topics,
     WriteCounts,
     sizes_of,
@@ -117,14 +118,14 @@ def test_requests_that_are_read_side_by_side_do_not_both_find_the_room_that_is_l
 
 
 def test_bytes_count_in_the_window() -> None:
-    assert sizes_of("tea") == (3, 0, 1)
+    assert sizes_of("tea") == Sizes(3, 0, 1)
     # Control: it is no second write.
     assert sizes_of("t" * (BYTES_PER_WRITE - 1)).weight == 1
     assert sizes_of("t" * BYTES_PER_WRITE).weight == 2
-    assert sizes_of("\ufdfa" * BYTES_PER_WRITE, "{}") == (3 * BYTES_PER_WRITE, 2, 4)
+    assert sizes_of("\ufdfa" * BYTES_PER_WRITE, "{}") == Sizes(3 * BYTES_PER_WRITE, 2, 4)
     assert sizes_of("tea", ids_count=64).weight == 3
     counted = budgets()
-    counted.measure(ME, TEA._replace(weight=63), b"", LIMITS, NOW)
+    counted.measure(ME, msgspec.structs.replace(TEA, weight=63), b"", LIMITS, NOW)
     assert counted.measure(ME, TEA, b"", LIMITS, NOW).writes_in_window_count == 63
 
 

@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+from typing import cast
 
 import pytest
+from aiohttp.http import HttpVersion, HttpVersion10, HttpVersion11, RawRequestMessage
+from multidict import CIMultiDict, CIMultiDictProxy
+from yarl import URL
 
 from policy.verdict import InvariantBroken
 from proxy.seams.faults import (
@@ -15,7 +19,7 @@ from proxy.seams.faults import (
     UnknownWrite,
 )
 from proxy.seams.operation import HttpReply
-from proxy.transport.request import response_of, stream_of
+from proxy.transport.request import Connects, ReceivedRequest, chunk_of
 from proxy.transport.responses import AnswerFailure, attempt, refusal_for
 from storage.ground.errors import (
     OutcomeUnknown,
@@ -97,30 +101,74 @@ async def test_success_and_cancellation_pass_through() -> None:
         await attempt(waits(), lambda: None)
 
 
+def asked(method: str = "GET", version: HttpVersion = HttpVersion11) -> ReceivedRequest:
+    head: CIMultiDictProxy[str] = CIMultiDictProxy(CIMultiDict())
+    closes = upgrades = chunks = False
+    message = RawRequestMessage(
+        method, "/", version, head, (), closes, None, upgrades, chunks, URL("/")
+    )
+    return ReceivedRequest(message, cast("Connects", None))
+
+
+def lines_of(answer: bytes) -> list[str]:
+    return answer.partition(b"\r\n\r\n")[0].decode().split("\r\n")
+
+
 @pytest.mark.parametrize("text", ["a\r\nX-Other: b", "a\nb", "a\rb", "a\0b"])
 def test_a_line_break_in_a_header_or_the_phrase_ends_the_process_and_sends_nothing(
     text: str,
 ) -> None:
-    for made in (response_of, stream_of):
+    for made in (asked().answer, asked().stream_head):
         with pytest.raises(InvariantBroken):
-            made(HttpReply(status=200), {"Retry-After": text}, stays=True)
+            made(HttpReply(status=200), {"Retry-After": text}, 0, stays=True)
         with pytest.raises(InvariantBroken):
-            made(HttpReply(status=422, phrase=text), {}, stays=True)
+            made(HttpReply(status=200), {text: "1"}, 0, stays=True)
+        with pytest.raises(InvariantBroken):
+            made(HttpReply(status=422, phrase=text), {}, 0, stays=True)
 
 
 def test_an_answer_has_its_status_its_phrase_its_headers_and_its_body() -> None:
     reply = HttpReply(status=422, phrase="refused; do not retry", body=b"{}")
-    made = response_of(reply, {"Server": "mnemogate"}, stays=True)
-    assert (made.status, made.reason, made.body) == (422, "refused; do not retry", b"{}")
-    assert made.headers["Server"] == "mnemogate"
-    assert made.keep_alive is None
+    made = asked().answer(reply, {"Server": "mnemogate"}, 0, stays=True)
+    assert made == (
+        b"HTTP/1.1 422 refused; do not retry\r\nServer: mnemogate\r\nContent-Length: 2\r\n"
+        b"Date: Thu, 01 Jan 1970 00:00:00 GMT\r\n\r\n{}"
+    )
+    assert lines_of(asked().answer(HttpReply(status=201), {}, 0, stays=True))[0] == (
+        "HTTP/1.1 201 Created"
+    )
 
 
 def test_a_connection_that_ends_is_announced() -> None:
-    assert response_of(HttpReply(status=200), {}, stays=False).keep_alive is False
-    assert stream_of(HttpReply(status=200), {}, stays=False).keep_alive is False
+    for made in (asked().answer, asked().stream_head):
+        assert "Connection: close" in lines_of(made(HttpReply(status=200), {}, 0, stays=False))
+        assert "Connection: close" not in lines_of(made(HttpReply(status=200), {}, 0, stays=True))
+    old = asked(version=HttpVersion10)
+    assert "Connection: keep-alive" in lines_of(
+        old.answer(HttpReply(status=200), {}, 0, stays=True)
+    )
 
 
 @pytest.mark.parametrize("status", [204, 304])
 def test_what_has_no_body_is_sent_none(status: int) -> None:
-    assert not response_of(HttpReply(status=status, body=b"never"), {}, stays=True).body
+    made = asked().answer(HttpReply(status=status, body=b"never"), {}, 0, stays=True)
+    assert made.endswith(b"\r\n\r\n")
+    assert b"Content-Length" not in made
+
+
+def test_a_head_is_answered_with_the_length_of_what_it_does_not_get() -> None:
+    made = asked("HEAD").answer(HttpReply(status=200, body=b"tea"), {}, 0, stays=True)
+    assert made.endswith(b"\r\n\r\n")
+    assert "Content-Length: 3" in lines_of(made)
+
+
+def test_an_answer_in_pieces_has_chunks_where_its_peer_reads_them() -> None:
+    chunked = "Transfer-Encoding: chunked"
+    for request, has in (
+        (asked(), True),
+        (asked(version=HttpVersion10), False),
+        (asked("HEAD"), False),
+    ):
+        made = request.stream_head(HttpReply(status=200), {}, 0, stays=False)
+        assert (chunked in lines_of(made)) is has
+    assert chunk_of(b"tea and more tea") == b"10\r\ntea and more tea\r\n"

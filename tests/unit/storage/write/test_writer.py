@@ -327,10 +327,10 @@ async def test_what_one_turn_of_a_loop_makes_is_queued_together_and_in_order() -
     for job in jobs:
         gathering.add(job)
     assert queued.empty()
-    assert len(gathering) == 3
+    assert gathering.count == 3
     await asyncio.sleep(0)
     assert [queued.get_nowait() for _ in jobs] == jobs
-    assert len(gathering) == 0
+    assert gathering.count == 0
 
 
 async def test_what_is_gathered_when_the_writer_closes_is_queued_and_later_ones_are_refused() -> (
