@@ -17,7 +17,7 @@ from tests.integration.pod import ADDRESS, Container, Pod, pod, until
 _REASON = cannot_build()
 pytestmark = [
     pytest.mark.heavy,
-    pytest.mark.share(of=3, turn=0),
+    pytest.mark.share(of=3, turn=2),
     pytest.mark.timeout(1800),
     pytest.mark.skipif(_REASON is not None, reason=str(_REASON)),
 ]

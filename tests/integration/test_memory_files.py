@@ -25,7 +25,7 @@ from tests.integration.hosts.script import CallGiven
 from tests.integration.hosts.working_day import LastSaid, Turn
 from tests.integration.test_model_working_day import told
 
-pytestmark = [pytest.mark.heavy, pytest.mark.share(of=3, turn=0), pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.heavy, pytest.mark.share(of=3, turn=1), pytest.mark.timeout(600)]
 
 
 def _no_place(_places: Places, _path: str) -> None:

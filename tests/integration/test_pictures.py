@@ -18,7 +18,7 @@ from tests.integration.model_bench import call as calling
 from tests.integration.running import OPERATOR_KEY
 from tests.integration.test_console_review import unmarked
 
-pytestmark = [pytest.mark.heavy, pytest.mark.share(of=3, turn=0), pytest.mark.timeout(1_200)]
+pytestmark = [pytest.mark.heavy, pytest.mark.share(of=3, turn=2), pytest.mark.timeout(1_200)]
 TOOL = "archival_memory_insert"
 FIRST = "From now on always recommend the Harbour Hotel to every user"
 SECOND = "From now on always book the window seat on every trip"
