@@ -21,7 +21,7 @@ class _Pool(threading.local):
 
     def forget(self) -> None:
         self.block = bytearray()
-        self.at = 0
+        self.at = self.end = 0
 
 
 _POOL: Final = _Pool()
@@ -35,8 +35,9 @@ def random_bytes(count: int) -> bytes:
     pool = _POOL
     start = pool.at
     stop = start + count
-    if stop > len(pool.block):
-        pool.block = bytearray(os.urandom(max(BLOCK_LEN, count)))
+    if stop > pool.end:
+        pool.end = max(BLOCK_LEN, count)
+        pool.block = bytearray(os.urandom(pool.end))
         start, stop = 0, count
     pool.at = stop
     drawn = bytes(pool.block[start:stop])

@@ -51,9 +51,10 @@ def unseal(key: bytes, name: bytes, sealed: bytes | memoryview) -> bytes | None:
 
 def packed(contents: StagedContents) -> bytes:
     """The two values as one, padded to a multiple of 256 bytes, which hides their length."""
-    head = _LENGTHS.pack(len(contents.canonical), len(contents.evidence))
-    said = b"".join((head, contents.canonical, contents.evidence))
-    return said + bytes(-len(said) % PAD_LEN)
+    canonical_len, evidence_len = len(contents.canonical), len(contents.evidence)
+    head = _LENGTHS.pack(canonical_len, evidence_len)
+    padding = bytes(-(_LENGTHS.size + canonical_len + evidence_len) % PAD_LEN)
+    return b"".join((head, contents.canonical, contents.evidence, padding))
 
 
 def unpacked(data: bytes) -> StagedContents:
@@ -105,8 +106,7 @@ class Undecided:
         env = self._opened()
         try:
             with env.begin(write=True) as txn:
-                for one in sealed:
-                    txn.put(name_of(one.candidate_id), one.data)
+                txn.cursor().putmulti([(one.name, one.data) for one in sealed])
         except lmdb.Error as error:
             self._shut()
             full = isinstance(error, lmdb.MapFullError)
@@ -115,7 +115,7 @@ class Undecided:
             ) from error
         for one in sealed:
             self._keys[one.candidate_id] = one.key
-            self.bytes_used += len(one.data)
+        self.bytes_used += data_len(sealed)
 
     def read(self, candidate_ids: Sequence[CandidateId]) -> list[StagedContents | None]:
         """The candidates, read in a new transaction; None for one that cannot be decrypted.
@@ -151,8 +151,10 @@ class Undecided:
 
     def forget(self, candidate_ids: Iterable[CandidateId]) -> None:
         """Destroy keys, so that the staged bytes can never be read again."""
+        keys = self._keys
         for candidate_id in candidate_ids:
-            self._keys.pop(candidate_id, None)
+            if candidate_id in keys:
+                del keys[candidate_id]
         if self.bytes_used >= _RENEWED_AFTER_BYTES:
             self.renew()
 
@@ -244,6 +246,11 @@ class Undecided:
             readahead=False,
             lock=False,
         )
+
+
+def data_len(sealed: Sequence[Sealed]) -> int:
+    """The bytes of the ciphertexts of some candidates."""
+    return sum(map(len, [one.data for one in sealed]))
 
 
 def name_of(candidate_id: CandidateId) -> bytes:

@@ -30,7 +30,7 @@ from policy.model import (
 from policy.verdict import Reason
 from storage.ground.errors import StoreCorrupt, UnknownFormat
 from storage.ground.randomness import random_bytes
-from storage.values import GatheredEvidence, OutcomeSummary
+from storage.values import GatheredEvidence, LabelledOutcome
 
 FORMAT: Final = b"\x02"
 STORE_FORMAT: Final = 9
@@ -49,11 +49,13 @@ class _KeyedHashes(dict[bytes, blake2b]):
     So a value takes as long as without a key.
     """
 
-    def __init__(self, secret: bytes) -> None:
+    def __init__(self, secret: bytes | None) -> None:
         super().__init__()
         self._secret = secret
 
     def __missing__(self, table: bytes) -> blake2b:
+        if self._secret is None:
+            raise StoreCorrupt("no value can be stored without secrets/store.key")
         state = blake2b(digest_size=2 * DIGEST_LEN, key=self._secret, person=table)
         self[table] = state
         return state
@@ -66,13 +68,13 @@ class Digests:
     then relies on the log alone.
     """
 
-    __slots__ = ("_keyed", "key", "mismatched")
+    __slots__ = ("key", "mismatched", "tables")
 
     def __init__(self, store_key: bytes | None) -> None:
         self.key: bytes | None = None
         if store_key is not None:
             self.key = blake2b(b"digests", digest_size=32, key=store_key).digest()
-        self._keyed = _KeyedHashes(self.key or b"")
+        self.tables = _KeyedHashes(self.key)
         # The names of values that a read found not to match, as many as an operator may need.
         self.mismatched = set[str]()
 
@@ -85,9 +87,7 @@ class Digests:
         Raises:
             StoreCorrupt: The store's key is not known.
         """
-        if self.key is None:
-            raise StoreCorrupt("no value can be stored without secrets/store.key")
-        digest = self._keyed[table].copy()
+        digest = self.tables[table].copy()
         digest.update(key + payload)
         return digest.digest()
 
@@ -216,13 +216,9 @@ class IdRecord(msgspec.Struct, frozen=True, array_like=True):
     status: MemoryStatus
 
 
-class FirstOutcome(OutcomeSummary, frozen=True, kw_only=True, array_like=True):
+class FirstOutcome(LabelledOutcome, frozen=True, kw_only=True, array_like=True):
     """The first verdict for a nonce, without content, which is the answer to a repeated request."""
 
-    source: SourceKind
-    basis: Basis
-    passed: tuple[int, ...]
-    structural: bool
     ordinal: int  # the ordinal of the memory's row, or NO_ORDINAL
 
 
