@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import defaultdict
 from collections.abc import Callable
 from typing import Any, Final, TypeVar
 
@@ -25,7 +25,7 @@ from storage.audit import (
 from storage.ground.errors import StoreCorrupt
 from storage.tables.codec import StoreHeader, ordinal_key
 from storage.tables.keys import KeyedNames
-from storage.tables.lmdb_store import Draft, TableSizes, View
+from storage.tables.lmdb_store import NO_SIZES, Draft, TableSizes, View
 from storage.tables.names import COUNTED, LEAVES, NODES
 from storage.values import Row
 
@@ -39,7 +39,8 @@ class Generation(msgspec.Struct, frozen=True, kw_only=True):
     header: StoreHeader
     tree: Tree
     note: bytes = b""
-    # The bytes of the store's pages that are in use, before header and checkpoint were written.
+    # The sizes before header and checkpoint were written, and the bytes of all pages in them.
+    sizes: TableSizes = NO_SIZES
     bytes_used: int = 0
 
 
@@ -138,8 +139,9 @@ class Change:
         # Tables, and other marks, whose changes caches watch (`StoreAccess.moves`).
         self.moved: set[bytes] = set()
         # Maps each tenant to the bytes by which its usage grows or shrinks.
-        self.charges: Counter[Tenant] = Counter()
+        self.charges: defaultdict[Tenant, int] = defaultdict(int)
         self._parts: dict[type, Any] = {}
+        self._sizes = generation.sizes
         self._tree = generation.tree.copy()
         self._nodes = _DraftNodes(draft)
 
@@ -169,7 +171,7 @@ class Change:
 
     def finish(self, origin: str, signer: Ed25519PrivateKey) -> Generation:
         """Write header and signed checkpoint; return the generation that the commit will leave."""
-        sizes = self.draft.sizes()
+        sizes = self.draft.sizes_after(self._sizes)
         header = msgspec.structs.replace(
             self.header,
             version=self.version,
@@ -188,7 +190,13 @@ class Change:
         root = self._tree.root()
         note = sign_checkpoint(origin, self._tree.size, root, signer)
         self.draft.put_checkpoint(note)
-        return Generation(header=header, tree=self._tree, note=note, bytes_used=sizes.bytes_used)
+        return Generation(
+            header=header,
+            tree=self._tree,
+            note=note,
+            sizes=sizes,
+            bytes_used=sizes.bytes_used,
+        )
 
 
 def leaf_source(view: View) -> Callable[[int], bytes]:
@@ -246,7 +254,7 @@ def load_generation(view: View, header: StoreHeader) -> Generation:
     sizes = recount(view, header)
     tree = Tree.load(header.leaf_count, leaf_source(view), Nodes(view))
     note = view.checkpoint() or b""
-    return Generation(header=header, tree=tree, note=note, bytes_used=sizes.bytes_used)
+    return Generation(header=header, tree=tree, note=note, sizes=sizes, bytes_used=sizes.bytes_used)
 
 
 def recount(view: View, header: StoreHeader) -> TableSizes:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import shutil
 import threading
-from collections.abc import Generator, Iterator
+from collections.abc import Generator, Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Final, NamedTuple, Self
@@ -102,11 +102,26 @@ def _translated(error: lmdb.Error) -> TransactionFailed:
 
 
 class TableSizes(NamedTuple):
-    """The size of a store, as of one view of it."""
+    """The number of values in each table, and the bytes of its pages, as of one view.
 
-    counts: tuple[int, ...]
-    # Of pages that are in use; free pages do not count.
-    bytes_used: int
+    Pages that are in use count, and free pages do not.
+    """
+
+    values: dict[bytes, int]
+    page_bytes: dict[bytes, int]
+
+    @property
+    def counts(self) -> tuple[int, ...]:
+        """The number of values in each table of `COUNTED`."""
+        return tuple([self.values[name] for name in COUNTED])
+
+    @property
+    def bytes_used(self) -> int:
+        """The bytes of the pages of all tables."""
+        return sum(self.page_bytes.values())
+
+
+NO_SIZES: Final = TableSizes({}, {})
 
 
 class View:
@@ -217,18 +232,17 @@ class View:
         return None if payload is None else decode_header(payload)
 
     def sizes(self) -> TableSizes:
-        """The number of values in each table of `COUNTED`, and the bytes in pages in use."""
-        # Every transaction counts them, so no method is called for each.
-        stat = self._txn.stat
-        stats = {name: stat(table) for name, table in self._tables.items()}
-        pages = [
-            one["branch_pages"] + one["leaf_pages"] + one["overflow_pages"]
-            for one in stats.values()
-        ]
-        return TableSizes(
-            counts=tuple([stats[name]["entries"] for name in COUNTED]),
-            bytes_used=sum(pages) * stats[META]["psize"],
-        )
+        """The sizes of all tables."""
+        return self._measured(self._tables, NO_SIZES)
+
+    def _measured(self, names: Iterable[bytes], others: TableSizes) -> TableSizes:
+        """The sizes of some tables, beside those of the others."""
+        values, page_bytes = {**others.values}, {**others.page_bytes}
+        for name in names:
+            stat = self._txn.stat(self._tables[name])
+            in_use = stat["branch_pages"] + stat["leaf_pages"] + stat["overflow_pages"]
+            values[name], page_bytes[name] = stat["entries"], in_use * stat["psize"]
+        return TableSizes(values, page_bytes)
 
     def problems(self) -> Iterator[str]:
         """Each value that does not match its digest; if none, whether one was put in, out or back.
@@ -262,24 +276,36 @@ class View:
 class Draft(View):
     """The one write transaction. Nothing is visible or durable before `commit` returns."""
 
-    __slots__ = ("_added",)
+    __slots__ = ("_added", "_hashes", "_written")
 
     def __init__(
         self, txn: lmdb.Transaction, tables: dict[bytes, lmdb._Database], digests: Digests
     ) -> None:
         super().__init__(txn, tables, digests)
+        self._hashes = digests.tables
+        # The tables that this transaction changed, as keys; the header is put after the counting.
+        self._written: dict[bytes, bool] = {META: True}
         # The weights of the counted values that this transaction adds, less those it takes out.
         self._added = 0
 
     def put(self, table: bytes, key: bytes, payload: bytes) -> bytes:
         """Frame and store a payload in place of an earlier one; return the value."""
-        digest = self.digests.digest(table, key, payload)
+        # Here and in `append` as `Digests.digest` does it: each write stores six values.
+        hashed = self._hashes[table].copy()
+        hashed.update(key + payload)
+        digest = hashed.digest()
         value = FORMAT + digest[:DIGEST_LEN] + payload
         before = self._txn.replace(key, value, db=self._tables[table])
+        self._written[table] = True
         self._added += int.from_bytes(digest[DIGEST_LEN:])
         if before is not None:
             self._added -= self.digests.weight(table, key, before)
         return value
+
+    def sizes_after(self, before: TableSizes) -> TableSizes:
+        """The sizes with this transaction's changes, by those before it."""
+        # Each transaction asks for them, and changes few of the tables.
+        return self._measured(self._written if before.values else self._tables, before)
 
     def total_after(self, total: bytes) -> bytes:
         """The sealed sum of weights after this transaction, of the one before it."""
@@ -291,15 +317,19 @@ class Draft(View):
 
     def append(self, table: bytes, key: bytes, payload: bytes) -> bytes:
         """Like `put`, for a key that is above all others in its table; cheaper."""
-        digest = self.digests.digest(table, key, payload)
+        hashed = self._hashes[table].copy()
+        hashed.update(key + payload)
+        digest = hashed.digest()
         value = FORMAT + digest[:DIGEST_LEN] + payload
         self._txn.put(key, value, db=self._tables[table], append=True)
+        self._written[table] = True
         self._added += int.from_bytes(digest[DIGEST_LEN:])
         return value
 
     def delete(self, table: bytes, key: bytes) -> bool:
         """Remove a key; return whether it was in the table."""
         before = self._txn.pop(key, db=self._tables[table])
+        self._written[table] = True
         if before is not None:
             self._added -= self.digests.weight(table, key, before)
         return before is not None
@@ -371,8 +401,9 @@ class LmdbStore:
 
     def __init__(self, directory: Path, quota_bytes: int, digests: Digests) -> None:
         self.directory = directory
-        # Each transaction asks for it, and joining a path takes longer than asking.
         self._data = directory / "data.mdb"
+        # Each transaction asks for this file, and spelling a path takes longer than asking.
+        self._data_name = str(self._data)
         self.digests = digests
         self.quota_bytes = quota_bytes
         self._map_bytes = int(quota_bytes * _MAP_PER_QUOTA) + _MAP_SPARE_BYTES
@@ -513,7 +544,7 @@ class LmdbStore:
         if self._environment().info()["last_txnid"] + 1 != draft.number():
             return True
         try:
-            return self._data.stat().st_ino != self.inode
+            return os.stat(self._data_name).st_ino != self.inode  # noqa: PTH116 - see `_data_name`
         except FileNotFoundError:
             return True
 

@@ -7,6 +7,7 @@ nonce.
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from typing import Final
 
@@ -49,6 +50,8 @@ class Usage:
         """A tenant may use that `share` of the quota; 1 or more means all, without a check."""
         self._quota_bytes = quota_bytes
         self.limit_bytes = int(quota_bytes * share) if share < 1 else None
+        limit = math.inf if self.limit_bytes is None else self.limit_bytes
+        self._refused_at_bytes = limit * (1 + _OVERDRAFT)
         self._names = names
         self._bytes: Counter[Tenant] = Counter()
 
@@ -66,7 +69,7 @@ class Usage:
 
     def used(self, tenant: Tenant, change: Change) -> int:
         """The bytes of a tenant, including those that this transaction has added so far."""
-        return self._bytes[tenant] + change.charges[tenant]
+        return self._bytes[tenant] + change.charges.get(tenant, 0)
 
     def measured(
         self, budget: BudgetState | None, candidate: Candidate, change: Change
@@ -87,26 +90,26 @@ class Usage:
         """
         if candidate.change is not ChangeKind.DELETE:
             return False
-        return room < 0 or self._is_beyond(self._bytes[candidate.tenant])
+        return room < 0 or self._bytes[candidate.tenant] >= self._refused_at_bytes
 
-    def no_room(self, candidate: Candidate, room: int, change: Change) -> QuotaReached | None:
-        """The error for a write if `room`, the bytes left in the store, is too little, or None.
+    def no_room(self, candidate: Candidate, change: Change) -> QuotaReached | None:
+        """The error for a write if the store, or the tenant's share of it, has too little room.
 
-        A tenant far above its share gets this error too. A refusal by the gate adds leaves, which
-        stay for good, so that refusals without a limit would fill the store.
+        The earlier candidates of the batch need room as well; otherwise a large batch would use the
+        room that is reserved for deletions. Room that a purge frees is available only in the next
+        transaction. A tenant far above its share gets this error too. A refusal by the gate adds
+        leaves, which stay for good, so that refusals without a limit would fill the store.
         """
+        room = change.around.room_bytes - max(0, sum(change.charges.values()))
         removal = candidate.change in _REMOVALS
         overdraft = _OVERDRAFT if removal else 0.0
         if candidate.change is ChangeKind.PURGE:
             overdraft += _PURGE_RESERVE
         if room < -overdraft * self._quota_bytes:
             return QuotaReached("the store has reached its quota")
-        if removal or not self._is_beyond(self.used(candidate.tenant, change)):
+        if removal or self.used(candidate.tenant, change) < self._refused_at_bytes:
             return None
         return QuotaReached("the tenant has used up its share of the store")
-
-    def _is_beyond(self, used: int) -> bool:
-        return self.limit_bytes is not None and used >= self.limit_bytes * (1 + _OVERDRAFT)
 
     def record(self, change: Change) -> None:
         """Write the changed byte counts of tenants into the transaction."""

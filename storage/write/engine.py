@@ -17,7 +17,7 @@ from typing import Final, Never, TypeVar
 import msgspec
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
-from policy.model import CandidateId
+from policy.model import CandidateId, ChangeKind
 from policy.ruleset import Ruleset
 from storage.derived.keeper import DerivedState
 from storage.derived.vectors.faiss_index import BadVector, check_each
@@ -147,7 +147,7 @@ class Engine:
         held = self.parts.staging.held_ids()
         try:
             cases = self._cases(batch, held)
-            if len(batch) > 1 and any(self._must_free(case) for case in cases):
+            if len(batch) > 1 and self._must_free(cases):
                 # A deletion that frees no room is rolled back together with its whole transaction.
                 # So such a deletion is judged in a transaction of its own.
                 return [self._judge_batch([one])[0] for one in batch]
@@ -197,25 +197,25 @@ class Engine:
         if welcome is not None and not welcome():
             return CredentialEnded("the key ended")
         judge = self.parts.judge
-        # The earlier candidates of the batch need room as well; otherwise a large batch would use
-        # the room that is reserved for deletions. Room that a purge frees is available only in the
-        # next transaction.
-        taken = max(0, change.charges.total())
-        room = change.around.room_bytes - taken
-        refusal = judge.usage.no_room(case.submission.candidate, room, change)
+        refusal = judge.usage.no_room(case.submission.candidate, change)
         if refusal is not None:
             return refusal
         outcome = judge.judge(change, case)
         freed = outcome.decision is Decision.ADMIT or outcome.replayed
-        if not freed and self._must_free(case):
+        if not freed and self._must_free([case]):
             raise QuotaReached("full: a deletion that takes nothing away is not recorded")
         return outcome
 
-    def _must_free(self, case: CandidateCase | StorageError) -> bool:
-        if not isinstance(case, CandidateCase):
-            return False
+    def _must_free(self, cases: Sequence[CandidateCase | StorageError]) -> bool:
+        """Whether one of the cases is a deletion that is allowed only if it frees room."""
+        ending = [
+            case.submission.candidate
+            for case in cases
+            if isinstance(case, CandidateCase)
+            and case.submission.candidate.change is ChangeKind.DELETE
+        ]
         room = self.parts.store.quota_bytes - self.generation.bytes_used
-        return self.parts.judge.usage.must_free(case.submission.candidate, room)
+        return any(self.parts.judge.usage.must_free(one, room) for one in ending)
 
     def _cases(
         self, batch: Sequence[ArrivedCandidate], held: frozenset[CandidateId]
@@ -245,9 +245,13 @@ class Engine:
         self, cases: list[CandidateCase | StorageError]
     ) -> list[CandidateCase | StorageError]:
         """The cases, with an error in place of each whose vector the index would refuse."""
-        vectors = [case.submission.vector for case in cases if isinstance(case, CandidateCase)]
+        vectors = [
+            case.submission.vector
+            for case in cases
+            if isinstance(case, CandidateCase) and case.submission.vector
+        ]
         try:
-            check_each([one for one in vectors if one], self.generation.header.dimension)
+            check_each(vectors, self.generation.header.dimension)
         except BadVector as error:
             if len(cases) == 1:
                 return [error]
@@ -410,9 +414,11 @@ class Engine:
         parts = self.parts
         self._durable = after.header
         self.generation = after
-        parts.judge.waiting.adopt(queue.came.items(), queue.gone)
+        if queue.came or queue.gone:
+            parts.judge.waiting.adopt(queue.came.items(), queue.gone)
         parts.judge.usage.adopt(change)
-        self.moves.update(change.moved)
+        for mark in change.moved:
+            self.moves[mark] += 1
         parts.staging.forget(queue.judged)
         if queue.asker_erases:
             parts.staging.condemn(queue.gone)
@@ -459,7 +465,8 @@ class Engine:
 
     def hanging(self) -> bool:
         """Whether the writer's current work has taken longer than any caller waits."""
-        return self.busy_s() > self.patience_s
+        since = self.busy_since_ns
+        return since > 0 and time.monotonic_ns() - since > self.patience_s * 1e9
 
     def _refuse_if_broken(self) -> None:
         if self.broken is not None:

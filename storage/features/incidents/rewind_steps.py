@@ -144,7 +144,7 @@ def put_back(
         row = msgspec.structs.replace(row, expires_at=expires_at)
     stored = encode(row)
     change.charges[row.tenant] += len(stored) + len(vector)
-    if change.charges.total() > change.around.room_bytes:
+    if sum(change.charges.values()) > change.around.room_bytes:
         raise QuotaReached("full: there is no room for the texts of a rewind")
     change.around.failpoint("before_put")
     if vector:
