@@ -149,8 +149,9 @@ class Catalogue:
         self._earlier: dict[int, Sequence[Version]] = {}
         # One more than the highest ordinal of the store.
         self._reach = 0
-        self._tenants: dict[Tenant, _Ordinals] = {}
-        self._named: dict[tuple[Tenant, str, str], _Ordinals] = {}
+        # A list is made where a row is added or removed; reads ask with `get`.
+        self._tenants = defaultdict[Tenant, _Ordinals](_Ordinals)
+        self._named = defaultdict[tuple[Tenant, str, str], _Ordinals](_Ordinals)
         self._expiry: dict[int, int] = {}
 
     def begin(
@@ -269,17 +270,18 @@ class Catalogue:
                 self._shown[floor] = np.append(shown, np.zeros(spare, dtype=np.bool_))
             self._ranks = np.append(self._ranks, np.zeros(spare, dtype=np.int8))
 
-    def _lists(self, tenant: Tenant, scope: Scope) -> Iterator[_Ordinals]:
-        # `setdefault` would create an empty list on each call, so it is not used.
-        mine = self._tenants.get(tenant)
-        if mine is None:
-            mine = self._tenants[tenant] = _Ordinals()
-        yield mine
-        for kind, name in names_of(scope):
-            entry = self._named.get((tenant, kind, name))
-            if entry is None:
-                entry = self._named[tenant, kind, name] = _Ordinals()
-            yield entry
+    def _lists(self, tenant: Tenant, scope: Scope) -> list[_Ordinals]:
+        names = (
+            ("user", scope.user_id),
+            ("agent", scope.agent_id),
+            ("run", scope.run_id),
+            ("app", scope.app_id),
+        )
+        named = self._named
+        return [
+            self._tenants[tenant],
+            *[named[tenant, kind, name] for kind, name in names if name is not None],
+        ]
 
     def candidates(
         self, tenant: Tenant, where: Filter, now_ms: int, reads: Reads = Reads.ALL
@@ -423,15 +425,3 @@ def _narrow(where: Filter) -> _Narrowed:
             return _Narrowed([], [(_ID_FIELDS[field], root)], exact=True)
         case _:
             return _Narrowed([], [], exact=False)
-
-
-def names_of(scope: Scope) -> Iterator[tuple[str, str]]:
-    """The ids in a scope, as pairs of kind and name."""
-    if scope.user_id is not None:
-        yield "user", scope.user_id
-    if scope.agent_id is not None:
-        yield "agent", scope.agent_id
-    if scope.run_id is not None:
-        yield "run", scope.run_id
-    if scope.app_id is not None:
-        yield "app", scope.app_id

@@ -172,6 +172,8 @@ class DerivedState:
         self.index.extend(
             [(added.ordinal, added.vector) for added in searchable],
             [self.words.of(added.row.tenant, added.text) for added in searchable],
+            # The writer checks vectors before it judges their candidates.
+            checked=True,
         )
         catalogue = self.catalogue
         catalogue.stamp = -1

@@ -55,23 +55,24 @@ _stemmer: Final[Any] = _library.Stemmer("english")
 
 def terms_of(word: str) -> tuple[str, ...]:
     """The terms of one word of a text in NFKC: itself, and its parts if it has any."""
+    if word.isascii():
+        return tuple(_spaced_terms(word))
     terms: list[str] = []
-    if not word.isascii():
-        runs = _UNSPACED.findall(word)
-        for run in runs:
-            pairs = [run[at : at + 2] for at in range(len(run) - 1)]
-            terms.extend(pairs or [run])
-        word = _UNSPACED.sub(" ", word).strip() if runs else word
-    for part in word.split():
+    runs = _UNSPACED.findall(word)
+    for run in runs:
+        pairs = [run[at : at + 2] for at in range(len(run) - 1)]
+        terms.extend(pairs or [run])
+    for part in _UNSPACED.sub(" ", word).split():
         terms.extend(_spaced_terms(part))
     return tuple(terms)
 
 
 def _spaced_terms(word: str) -> list[str]:
-    whole = word.casefold().replace("’", "'").removesuffix("'s")  # noqa: RUF001 - an apostrophe
+    whole = word.casefold()
     if not whole.isascii():
         # Case folding may undo the composition of a letter with its mark.
-        whole = unicodedata.normalize("NFKC", whole)
+        whole = unicodedata.normalize("NFKC", whole.replace("’", "'"))  # noqa: RUF001
+    whole = whole.removesuffix("'s")
     if whole.isalpha():
         if whole in STOP_WORDS:
             return []

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections import Counter, defaultdict
+from collections import defaultdict
 from collections.abc import Sequence
 from itertools import chain
 from typing import Any, Final, NamedTuple
@@ -188,10 +188,12 @@ class Tail(msgspec.Struct, frozen=True, kw_only=True):
         for row, text in enumerate(texts, self.row_count):
             self.buffer[row] = len(text)
             first = row << _COUNT_BITS
-            for word, count in Counter(text).items():
-                # `min` would be a call for each word of each write.
-                capped = count if count < COUNT_MAX else COUNT_MAX  # noqa: FURB136
-                self.at[word].append(first + capped)
+            for word in text:
+                pairs = self.at[word]
+                if not pairs or pairs[-1] < first:
+                    pairs.append(first + 1)
+                elif pairs[-1] < first + COUNT_MAX:
+                    pairs[-1] += 1
         return msgspec.structs.replace(self, row_count=self.row_count + len(texts))
 
 

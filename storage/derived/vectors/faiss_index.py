@@ -41,6 +41,7 @@ from storage.derived.vectors.segments import (
     gathered,
     merged,
     part_of,
+    rows_of,
     seal,
 )
 from storage.derived.vectors.sketches import mergeable, turn, with_sketch
@@ -138,12 +139,17 @@ class VectorIndex:
         return self._snapshot.segments
 
     def extend(
-        self, items: Sequence[tuple[int, bytes]], texts: Sequence[Sequence[int]] = ()
+        self,
+        items: Sequence[tuple[int, bytes]],
+        texts: Sequence[Sequence[int]] = (),
+        *,
+        checked: bool = False,
     ) -> None:
         """Make committed vectors searchable: all of them, or none if one is refused.
 
         Ordinals ascend and continue after `last_ordinal`; gaps are fine. `texts` are the hashes of
-        the words of each item's text; () if no item has words. Writer thread only.
+        the words of each item's text; () if no item has words. With `checked` the vectors have
+        passed `check_each` before. Writer thread only.
 
         Raises:
             BadVector: An ordinal is not above the one before it, or a vector is not a finite unit
@@ -154,7 +160,12 @@ class VectorIndex:
         ordinals = np.array([ordinal for ordinal, _ in items], dtype=np.int64)
         if ordinals[0] <= self.last_ordinal or (ordinals[1:] <= ordinals[:-1]).any():
             raise BadVector("ordinals must ascend, each used once")
-        vectors = check_each([vector for _, vector in items], self._dimension)
+        parts = [vector for _, vector in items]
+        vectors = (
+            rows_of(b"".join(parts), self._dimension)
+            if checked
+            else check_each(parts, self._dimension)
+        )
         texts = texts or [()] * len(items)
         start = 0
         while start < len(items):

@@ -53,14 +53,19 @@ def check_vectors(joined: bytes, count: int, dimension: int) -> Floats:
     """
     if len(joined) != 4 * dimension * count:
         raise BadVector("a vector of another dimension")
-    rows: Floats = np.frombuffer(joined, dtype="<f4").astype(np.float32, copy=False)
-    rows = rows.reshape(count, dimension)
+    rows = rows_of(joined, dimension)
     # A sum of squares that is much too large, or NaN, is not close to 1.
     with np.errstate(over="ignore", invalid="ignore"):
         near = np.abs(np.vecdot(rows, rows) - 1.0) < _NORM_TOLERANCE
     if not near.all():
         raise BadVector("a vector is not a finite unit vector")
     return rows
+
+
+def rows_of(joined: bytes, dimension: int) -> Floats:
+    """The vectors in `joined`, which must be checked already; read-only unless copied."""
+    rows: Floats = np.frombuffer(joined, dtype="<f4").astype(np.float32, copy=False)
+    return rows.reshape(-1, dimension)
 
 
 def check_each(vectors: Sequence[bytes], dimension: int) -> Floats:
