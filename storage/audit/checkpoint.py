@@ -247,7 +247,7 @@ def _has_control(text: str) -> bool:
 
 
 def _encoded(raw: bytes) -> str:
-    return base64.b64encode(raw).decode("ascii")
+    return binascii.b2a_base64(raw, newline=False).decode("ascii")
 
 
 def _decoded(text: str) -> bytes:

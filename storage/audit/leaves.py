@@ -279,14 +279,21 @@ def encode_leaf(leaf: Leaf) -> bytes:
         InvariantBroken: The leaf is longer than any leaf may be.
     """
     fields: list[Any] = msgspec.to_builtins(leaf, builtin_types=_RAW)
-    tag, count = fields[0], len(fields)
+    tag = fields[0]
     for at in _HEX_AT[tag]:
-        fields[at] = _packed_hex(fields[at])
-    while count > _APPENDED[tag] and fields[count - 1] is None:
-        count -= 1
-    del fields[count:]
+        if (text := fields[at]) is not None:
+            try:
+                raw = bytes.fromhex(text)
+            except ValueError:
+                continue
+            # Another spelling of the same bytes stays a text, so that it is read as it was.
+            fields[at] = raw if raw and raw.hex() == text else text
+    # The last field that is not optional is never None.
+    while fields[-1] is None:
+        del fields[-1]
     for at in _UUID_AT[tag]:
-        fields[at] = _packed_uuid(fields[at])
+        if fields[at] is not None:
+            fields[at] = _packed_uuid(fields[at])
     data = _FORMAT_BYTE + _ENCODER.encode(fields)
     if len(data) > LEAF_LEN_MAX:
         raise InvariantBroken("an audit leaf is bounded; content has no place in it")
@@ -331,7 +338,8 @@ def decode_leaf(data: bytes, *, authentic: bool = False) -> Leaf:
             if at < len(fields) or at < _APPENDED[tag]:
                 fields[at] = packed.hex() if isinstance(packed := fields[at], bytes) else packed
         for at in _UUID_AT.get(tag, ()):
-            fields[at] = _unpacked_uuid(fields[at])
+            if isinstance(packed := fields[at], bytes):
+                fields[at] = _unpacked_uuid(packed)
         leaf: Leaf = msgspec.convert(fields, Leaf, builtin_types=(bytes,))
     except (msgspec.MsgspecError, UnicodeError, IndexError, TypeError) as error:
         raise StoreCorrupt("audit leaf does not decode") from error
@@ -392,25 +400,14 @@ def confirmed_subject(candidate_id: CandidateId) -> str:
     return f"candidate {candidate_id}"
 
 
-def _packed_hex(text: str | None) -> bytes | str | None:
-    if text is None:
-        return None
+def _packed_uuid(text: str) -> bytes | str:
     try:
-        raw = bytes.fromhex(text)
+        raw = bytes.fromhex(text.replace("-", ""))
     except ValueError:
         return text
-    return raw if raw and raw.hex() == text else text
+    return raw if _unpacked_uuid(raw) == text else text
 
 
-def _packed_uuid(text: str | None) -> bytes | str | None:
-    if text is None:
-        return None
-    raw = _packed_hex(text.replace("-", ""))
-    return raw if isinstance(raw, bytes) and _unpacked_uuid(raw) == text else text
-
-
-def _unpacked_uuid(packed: object) -> object:
-    if not isinstance(packed, bytes):
-        return packed
-    digits = packed.hex()
+def _unpacked_uuid(raw: bytes) -> str:
+    digits = raw.hex()
     return f"{digits[:8]}-{digits[8:12]}-{digits[12:16]}-{digits[16:20]}-{digits[20:]}"
