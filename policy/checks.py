@@ -107,17 +107,6 @@ def _moved(facts: Facts) -> bool:
     return facts.approval is not None and facts.approval.target_version != version
 
 
-def provenance_of(candidate: Candidate, facts: Facts) -> Provenance | None:
-    """The label that a candidate is judged by.
-
-    It is the attested label, lowered to the label of the least trusted memory that the candidate
-    derives from.
-    """
-    if facts.provenance is None:
-        return None
-    return with_lineage(facts.provenance, candidate, facts.lineage)
-
-
 def stored_class(facts: Facts) -> MemoryClass | None:
     """The class of the memory to be changed; None if the store has nothing left of that memory."""
     if facts.stored is None or facts.stored.status is MemoryStatus.DELETED:
@@ -127,7 +116,11 @@ def stored_class(facts: Facts) -> MemoryClass | None:
 
 def aim_of(candidate: Candidate, facts: Facts, ruleset: Ruleset) -> Aim:
     """What a candidate is judged as, computed once for all steps."""
-    provenance, stored = provenance_of(candidate, facts), stored_class(facts)
+    # The attested label, lowered to that of the least trusted memory that the candidate derives
+    # from.
+    provenance, stored = facts.provenance, stored_class(facts)
+    if provenance is not None:
+        provenance = with_lineage(provenance, candidate, facts.lineage)
     unproven = provenance is not None and is_unproven(provenance)
     landing = landing_class(candidate, facts, ruleset, provenance, stored, unproven=unproven)
     # The class whose rules apply: the landing class, or the replaced memory's if more powerful.
@@ -136,7 +129,7 @@ def aim_of(candidate: Candidate, facts: Facts, ruleset: Ruleset) -> Aim:
         ruleset=ruleset,
         provenance=provenance,
         unproven=unproven,
-        confirmed=confirmed(facts),
+        confirmed=facts.approval is not None and confirmed(facts),
         stored=stored,
         landing=landing,
         judged=judged,
@@ -237,7 +230,7 @@ def source_class(candidate: Candidate, facts: Facts, aim: Aim) -> Finding:
     # A confirmation is for one version of the memory. Otherwise a harmless change could be held,
     # the memory rewritten meanwhile, and the release would lift the new text into a class in which
     # no person saw it.
-    if _approved(facts) and _moved(facts):
+    if facts.approval is not None and _approved(facts) and _moved(facts):
         return StepObjection(Reason.PERSON_REQUIRED)
     pair = _matrix_finding(candidate, provenance, facts, aim)
     below = _below_stored(provenance, facts, aim)
@@ -477,11 +470,13 @@ def _displacement(candidate: Candidate, facts: Facts, aim: Aim) -> Finding:
         return None
     if facts.shadow is None:
         return UNAVAILABLE
-    if any(probe.contradicts for probe in facts.shadow):
-        return StepObjection(Reason.CONTRADICTS_ANCHOR, holds=True)
-    if any(probe.outranks for probe in facts.shadow):
-        return StepObjection(Reason.OUTRANKS_ANCHOR, holds=True)
-    return None
+    outranks: Finding = None
+    for probe in facts.shadow:
+        if probe.contradicts:
+            return StepObjection(Reason.CONTRADICTS_ANCHOR, holds=True)
+        if probe.outranks:
+            outranks = StepObjection(Reason.OUTRANKS_ANCHOR, holds=True)
+    return outranks
 
 
 def budgets(candidate: Candidate, facts: Facts, aim: Aim) -> Finding:
@@ -490,9 +485,9 @@ def budgets(candidate: Candidate, facts: Facts, aim: Aim) -> Finding:
     state, limits = facts.budget, aim.ruleset.budgets
     if state is None:
         return UNAVAILABLE
-    text_bytes = max(state.text_bytes, _bytes_len(candidate.text))
-    metadata_bytes = max(state.metadata_bytes, _bytes_len(candidate.metadata_json))
-    if text_bytes > limits.text_bytes_max or metadata_bytes > limits.metadata_bytes_max:
+    if _is_over(limits.text_bytes_max, state.text_bytes, candidate.text) or _is_over(
+        limits.metadata_bytes_max, state.metadata_bytes, candidate.metadata_json
+    ):
         return StepObjection(Reason.OVERSIZE)
     over_rate = state.writes_in_window_count >= limits.writes_per_window_max
     over_topic = state.topic_writes_count >= limits.topic_writes_max
@@ -506,10 +501,13 @@ def budgets(candidate: Candidate, facts: Facts, aim: Aim) -> Finding:
     return StepObjection(Reason.QUOTA_EXCEEDED, holds=True) if over_topic else None
 
 
-def _bytes_len(text: str | None) -> int:
-    if text is None:
-        return 0
-    return len(text) if text.isascii() else len(text.encode("utf-8", "surrogatepass"))
+def _is_over(limit: int, told: int, text: str | None) -> bool:
+    """Whether a text has more bytes than the limit, by what the facts tell or as measured."""
+    if told > limit or text is None:
+        return told > limit
+    return len(text) > limit or (
+        not text.isascii() and len(text.encode("utf-8", "surrogatepass")) > limit
+    )
 
 
 # The steps on integrity come first: a candidate that was not intercepted, or that was altered, must

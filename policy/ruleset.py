@@ -172,8 +172,10 @@ class Ruleset(msgspec.Struct, frozen=True, kw_only=True):
 
     def cell(self, source: SourceKind, memory_class: MemoryClass) -> Cell:
         """The matrix's answer for a pair of source and class; `REFUSE` for an absent pair."""
-        row = self.matrix.get(source)
-        return Cell.REFUSE if row is None else row.get(memory_class, Cell.REFUSE)
+        try:
+            return self.matrix[source][memory_class]
+        except KeyError:
+            return Cell.REFUSE
 
 
 _NO_TYPE: Final = "there is no such key; no type and no id decides a class"

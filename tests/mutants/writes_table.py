@@ -253,8 +253,8 @@ WRITES: Final = (
         row="flood",
         name="size is believed, not measured",
         invariant="sizes are measured on the candidate itself",
-        where="policy.checks:budgets",
-        fault=replaced("max(state.text_bytes, _bytes_len(candidate.text))", "state.text_bytes"),
+        where="policy.checks:_is_over",
+        fault=replaced("told > limit or text is None", "True"),
         tests=one_test(_CHECKS, "test_size_is_measured_in_bytes_on_the_candidate_itself"),
     ),
     Mutant(
