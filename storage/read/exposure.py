@@ -266,8 +266,7 @@ class Origins:
             if not origin.server and not origin.tool:
                 return False
             named = intake.origin_named(origin.tenant, origin.server, origin.tool)
-            trust = intake.origin_trust(view, named)
-            return trust is not None and trust.latched
+            return named is not None and intake.origin_trust(view, named).latched
 
         return is_restricted
 

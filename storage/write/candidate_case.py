@@ -17,8 +17,6 @@ from policy.model import (
     Memory,
     MemoryStatus,
     PrincipalId,
-    Provenance,
-    Reading,
 )
 from policy.trust.score import TrustState
 from policy.verdict import Hold, Reason, Reject
@@ -131,20 +129,9 @@ def staged_submission(arrived: ArrivedCandidate, contents: StagedContents) -> Su
     Raises:
         msgspec.MsgspecError: The staged bytes are no candidate.
     """
+    digest = arrived.intercept.digest
     evidence = decode_staged(contents.evidence)
-    submission = _submission(
-        arrived.candidate_id,
-        contents.canonical,
-        arrived.intercept.digest,
-        evidence.held,
-        evidence.reading,
-    )
-    return msgspec.structs.replace(
-        submission,
-        text_after=evidence.text_after,
-        repeats_hidden=evidence.repeats_hidden,
-        due=arrived.due,
-    )
+    return _submission(arrived.candidate_id, contents.canonical, digest, evidence, arrived.due)
 
 
 def held_submission(
@@ -155,18 +142,20 @@ def held_submission(
     Raises:
         msgspec.MsgspecError: The held bytes are no candidate.
     """
-    evidence = decode_evidence(contents.evidence)
+    held = decode_evidence(contents.evidence)
     reading = read_candidate(decode_canonical(contents.canonical))
-    return _submission(candidate_id, contents.canonical, digest, evidence, reading)
+    evidence = StagedEvidence(held=held, reading=reading, text_after=None)
+    return _submission(candidate_id, contents.canonical, digest, evidence)
 
 
 def _submission(
     candidate_id: CandidateId,
     canonical: bytes,
     digest: Digest,
-    evidence: HeldEvidence,
-    reading: Reading,
+    staged: StagedEvidence,
+    due: Due | None = None,
 ) -> Submission:
+    evidence = staged.held
     return Submission(
         candidate_id=candidate_id,
         candidate=decode_canonical(canonical),
@@ -174,7 +163,10 @@ def _submission(
         digest=digest,
         provenance=evidence.provenance,
         intercepted_at_ms=evidence.intercepted_at_ms,
-        reading=reading,
+        reading=staged.reading,
+        text_after=staged.text_after,
+        repeats_hidden=staged.repeats_hidden,
+        due=due,
         token=evidence.token,
         token_key=evidence.token_key,
         shadow=evidence.shadow,
@@ -186,15 +178,6 @@ def _submission(
         guarded_blob=evidence.guarded_blob,
         seen_version=evidence.target_version,
     )
-
-
-def labelled(case: CandidateCase, provenance: Provenance | None) -> CandidateCase:
-    """The case with the label on which the verdict was based, for the leaf and the row."""
-    submission = case.submission
-    if provenance is None or provenance is submission.provenance:
-        return case
-    submission = msgspec.structs.replace(submission, provenance=provenance)
-    return msgspec.structs.replace(case, submission=submission)
 
 
 def evidence_of(submission: Submission, target_version: int) -> HeldEvidence:
@@ -220,6 +203,7 @@ def outcome_of(
     trust: TrustState,
     *,
     memory: Memory | None = None,
+    objection: Hold | Reject | None = None,
     replayed: bool = False,
     gate_us: int = 0,
 ) -> Outcome:
@@ -238,6 +222,7 @@ def outcome_of(
         leaf_index=first.leaf_index,
         memory=memory,
         trust=trust,
+        objection=objection,
         replayed=replayed,
         gate_us=gate_us,
     )

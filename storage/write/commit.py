@@ -56,6 +56,10 @@ class Committer:
     def __init__(self, required: frozenset[int], followers: Sequence[Follower]) -> None:
         self._required = required
         self._followers = followers
+        # Those that do something after a landing, which each write is.
+        self._after_landing = [
+            one.landed for one in followers if type(one).landed is not Follower.landed
+        ]
 
     def commit(
         self, change: Change, permit: Permit, judged: AdmittedCandidate, epoch: int
@@ -81,7 +85,8 @@ class Committer:
         key = judged.submission.guarded_key
         # A memory on another server is found by its key, and the gate has read the rows under that
         # key.
-        if key is None and not _reachable(candidate.change, known, stored):
+        changes_here = key is None and candidate.change is not ChangeKind.CREATE
+        if changes_here and not _reachable(candidate.change, known, stored):
             raise StalePermit("the memory to change is gone")
         permit.spend()
         change.version += 1
@@ -102,6 +107,8 @@ class Committer:
         row = landing.row(leaf_index, embedder_id)
         change.around.failpoint("before_put")
         landed = landing.put(name, row, vector)
+        for after in self._after_landing:
+            after(change, judged, landed)
         change.around.failpoint("after_put")
         return landed
 
@@ -131,25 +138,28 @@ class _Landing(msgspec.Struct, frozen=True, kw_only=True):
     def log(self) -> int:
         """Append the verdict leaf of the candidate; return the leaf's index."""
         judged, provenance = self.judged, self.judged.submission.provenance
+        objection = judged.objection
         # An id that a client chose may contain any text, and a leaf remains after a purge. So the
         # leaf names the memory only by an id that the store made.
-        plain = is_uuid(self.memory_id)
+        plain = judged.candidate.memory_id is None or is_uuid(self.memory_id)
         return self.change.log(
             VerdictLeaf(
                 candidate_id=self.permit.candidate_id,
                 at_ms=self.change.now_ms,
                 intercepted_index=judged.intercepted_index,
                 decision=Decision.ADMIT,
-                reason=None if judged.objection is None else judged.objection.reason,
-                step=None if judged.objection is None else judged.objection.step,
+                reason=None if objection is None else objection.reason,
+                step=None if objection is None else objection.step,
                 memory_class=self.permit.memory_class,
                 source=self.permit.source,
                 basis=self.permit.basis,
                 version=self.change.version,
                 memory_id=self.memory_id if plain else None,
-                approved_by=_approver(judged),
+                approved_by=judged.approved_by if objection is None else _observed(objection),
                 ruleset_epoch=self.permit.epoch,
-                structural=isinstance(judged.objection, Reject) and judged.objection.structural,
+                structural=objection is not None
+                and isinstance(objection, Reject)
+                and objection.structural,
                 trust_level=judged.trust_level,
                 culprit=culprit_of(provenance.culprits, judged.candidate),
                 session=provenance.session,
@@ -218,13 +228,15 @@ class _Landing(msgspec.Struct, frozen=True, kw_only=True):
         if kind is ChangeKind.PURGE:
             self._erase()
         status = self._status(kind)
+        candidate = self.judged.candidate
         if vector:
             change.draft.append(VECTORS, ordinal_key(ordinal), vector)
         stored_row = encode(row)
         change.draft.append(ROWS, ordinal_key(ordinal), stored_row)
         change.charges[row.tenant] += len(stored_row) + len(vector)
         change.draft.put(IDS, name, encode(IdRecord(ordinal, status)))
-        file_lineage(change.draft, change.names, ordinal, self.judged.candidate)
+        if candidate.derived_from:
+            file_lineage(change.draft, change.names, ordinal, candidate)
         if (
             known is not None and (known.status, status) == _BORN_AGAIN
         ) or kind is ChangeKind.PURGE:
@@ -240,17 +252,15 @@ class _Landing(msgspec.Struct, frozen=True, kw_only=True):
                     ordinal=ordinal,
                     row=row,
                     vector=vector,
-                    text=state_after(row, self.judged.candidate).text or "",
+                    text=(candidate.text if row.kept is None else state_after(row, candidate).text)
+                    or "",
                     shown=live,
                     before=stored if standing else None,
                 )
             )
-        landed = LandedRow(
+        return LandedRow(
             name=name, ordinal=ordinal, leaf_index=row.leaf_index, row=row, status=status
         )
-        for follower in self.followers:
-            follower.landed(change, self.judged, landed)
-        return landed
 
     def _status(self, kind: ChangeKind) -> MemoryStatus:
         if self.keyed and not self.judged.is_there:
@@ -303,17 +313,12 @@ class _Landing(msgspec.Struct, frozen=True, kw_only=True):
             ordinal = row.prev_ordinal
 
 
-def _approver(judged: AdmittedCandidate) -> PrincipalId | None:
-    objection = judged.objection
-    if objection is None:
-        return judged.approved_by
+def _observed(objection: Hold | Reject) -> PrincipalId:
     return OBSERVED_HOLD if isinstance(objection, Hold) else OBSERVED_REJECT
 
 
 def _reachable(kind: ChangeKind, known: IdRecord | None, stored: Row | None) -> bool:
     """Whether the memory to change still exists, as it did when the gate read it."""
-    if kind is ChangeKind.CREATE:
-        return True
     if known is None or stored is None or stored.erased:
         return False
     return known.status is not MemoryStatus.DELETED or kind is ChangeKind.PURGE

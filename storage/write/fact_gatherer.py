@@ -9,11 +9,19 @@ import msgspec
 
 from policy.bounded import Bounded
 from policy.canonical import digest_of
-from policy.facts import Facts, NonceState, TargetState, TokenState
+from policy.facts import Approval, Facts, NonceState, TargetState, TokenState
 from policy.labels.derive import read_beside, read_text
 from policy.labels.effect import keeps_half, text_after
 from policy.labels.forwarded_call import call_of
-from policy.model import Candidate, ChangeKind, MemoryStatus, Reading, SourceKind, meet
+from policy.model import (
+    Candidate,
+    ChangeKind,
+    MemoryId,
+    MemoryStatus,
+    Reading,
+    SourceKind,
+    meet,
+)
 from policy.trust.score import TrustState
 from storage.tables.change import Change
 from storage.tables.codec import FirstOutcome
@@ -36,6 +44,7 @@ class Known(msgspec.Struct, frozen=True, kw_only=True):
     nonce_state: NonceState
     trust: TrustState
     said: PersonDecisions
+    approval: Approval | None
 
 
 class _Target(msgspec.Struct, frozen=True, kw_only=True):
@@ -87,14 +96,19 @@ class FactGatherer:
         submission = case.submission
         guarded_key = submission.guarded_key
         thing = NOTHING_THERE
-        if guarded_key is None:
-            target = self._target(change, candidate, submission.seen_version)
-        else:
+        target: _Target | None = None
+        if guarded_key is not None:
             thing = self._thing(change, candidate, guarded_key)
             target = _guarded_target(candidate, thing)
-        reading = self._with_inherited(submission.reading, candidate, target)
-        reading = _with_the_rest(reading, submission, candidate, thing.text)
+        elif candidate.memory_id is not None:
+            target = self._target(change, candidate, candidate.memory_id, submission.seen_version)
+        reading = submission.reading
+        if target is not None:
+            reading = self._with_inherited(reading, candidate, target)
+        if thing.text is not None:
+            reading = _with_the_rest(reading, submission, candidate, thing.text)
         provenance = submission.provenance
+        origin = self._intake.origin_of(candidate, provenance)
         # The fields that an update leaves out come from the stored row, and the shadow search saw
         # them only if that row is unchanged.
         unmoved = candidate.change is not ChangeKind.UPDATE or _is_seen(submission, target)
@@ -106,16 +120,18 @@ class FactGatherer:
             provenance=provenance,
             reading=reading,
             trust=known.trust,
-            origin_trust=self._intake.origin_trust(
-                change.draft, self._intake.origin_of(candidate, provenance)
-            ),
+            origin_trust=None
+            if origin is None
+            else self._intake.origin_trust(change.draft, origin),
             nonce=known.nonce_state,
-            token=self._token_state(change, submission, target),
+            token=self._valid_token(change, submission, target)
+            if submission.token is TokenState.VALID
+            else submission.token,
             shadow=submission.shadow if not submission.shadow or unmoved else None,
             budget=self._usage.measured(submission.budget, candidate, change),
             stored=None if target is None else target.state,
-            lineage=self._lineage(change, candidate),
-            approval=case.approval,
+            lineage=self._lineage(change, candidate) if candidate.derived_from else None,
+            approval=known.approval,
             denied=known.said.denied,
             denied_today=known.said.denied_today,
             repeats_hidden=submission.repeats_hidden,
@@ -123,26 +139,24 @@ class FactGatherer:
             overdue=submission.due is not None and not submission.due.begin(),
         )
 
-    def _token_state(
+    def _valid_token(
         self, change: Change, submission: Submission, target: _Target | None
     ) -> TokenState:
+        """The state of a token that was valid when the candidate was intercepted."""
         # (6) A token can be used once: it is marked as used in this store, in the same transaction
         # as the commit that uses it.
-        if submission.token is TokenState.VALID and (
-            submission.token_key is None
-            or change.draft.has(TOKENS, self._names.token(submission.token_key))
+        if submission.token_key is None or change.draft.has(
+            TOKENS, self._names.token(submission.token_key)
         ):
             return TokenState.SPENT
         # The token is for the memory as the operator saw it, because fields that an update leaves
         # out get the token's class too.
-        if submission.token is TokenState.VALID and not _is_seen(submission, target):
-            return TokenState.EXPIRED
-        return submission.token
+        return submission.token if _is_seen(submission, target) else TokenState.EXPIRED
 
-    def _target(self, change: Change, candidate: Candidate, seen_version: int) -> _Target | None:
-        if candidate.memory_id is None:
-            return None
-        known = read_id(change.draft, self._names.memory(candidate.tenant, candidate.memory_id))
+    def _target(
+        self, change: Change, candidate: Candidate, memory_id: MemoryId, seen_version: int
+    ) -> _Target | None:
+        known = read_id(change.draft, self._names.memory(candidate.tenant, memory_id))
         if known is None or known.status is MemoryStatus.DELETED:
             # A deleted memory can still be purged, because its text is in the history until then.
             if known is None or candidate.change is not ChangeKind.PURGE:
@@ -178,15 +192,13 @@ class FactGatherer:
             key,
         )
 
-    def _with_inherited(
-        self, reading: Reading, candidate: Candidate, target: _Target | None
-    ) -> Reading:
+    def _with_inherited(self, reading: Reading, candidate: Candidate, target: _Target) -> Reading:
         """The reading of a memory as it would be after an update, unchanged parts included.
 
         Otherwise an update that names a class and no text could move a directive that was stored as
         policy to a lower class.
         """
-        if target is None or candidate.change is not ChangeKind.UPDATE:
+        if candidate.change is not ChangeKind.UPDATE:
             return reading
         if target.row.keyed:
             # A call to an upstream server contains its whole text, so no part is inherited.
@@ -284,13 +296,13 @@ def _removes(row: Row, candidate: Candidate) -> bool:
 
 
 def _with_the_rest(
-    reading: Reading, submission: Submission, candidate: Candidate, before: str | None
+    reading: Reading, submission: Submission, candidate: Candidate, before: str
 ) -> Reading:
-    """The reading of the whole text on an upstream server after an edit, if the text is known.
+    """The reading of the whole text on an upstream server after an edit of the text `before`.
 
     Otherwise a directive could be put together from harmless edits.
     """
-    call = None if before is None else call_of(candidate)
+    call = call_of(candidate)
     after = None if call is None else text_after(before, call.pieces, call.effect)
     if after is None or submission.text_after == after:
         # The text after the edit is unknown, or has been read already together with the edit.

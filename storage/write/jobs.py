@@ -208,11 +208,9 @@ Answer = tuple[Job, Any]
 
 def deliver(answers: list[Answer]) -> None:
     """Set the results of jobs, with one call into each event loop. Any thread."""
-    by_loop: dict[asyncio.AbstractEventLoop, list[Answer]] = {}
-    for answer in answers:
-        by_loop.setdefault(answer[0].loop, []).append(answer)
-    for loop, mine in by_loop.items():
+    for loop in {job.loop for job, _ in answers}:
         if not loop.is_closed():
+            mine = [answer for answer in answers if answer[0].loop is loop]
             loop.call_soon_threadsafe(_resolve, mine)
 
 

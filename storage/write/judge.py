@@ -44,7 +44,6 @@ from storage.values import ADOPTS, THE_STORE, Decision, Denial, Outcome, StagedC
 from storage.write.candidate_case import (
     CandidateCase,
     evidence_of,
-    labelled,
     not_held,
     outcome_of,
     replayed,
@@ -76,11 +75,8 @@ class _Docket(msgspec.Struct, kw_only=True):
     # The anchors that a held candidate contradicts.
     contradicts: tuple[str, ...] = ()
     gate_us: int = 0
-
-    @property
-    def by(self) -> PrincipalId | None:
-        approval = self.case.approval
-        return None if approval is None else approval.by
+    # The person who approved the candidate, if one was asked.
+    by: PrincipalId | None = None
 
 
 class Judge:
@@ -149,9 +145,12 @@ class Judge:
                 target_version=seen,
             )
             docket.case = msgspec.structs.replace(docket.case, let_in=approval)
-        known = Known(nonce_state=docket.nonce_state, trust=docket.trust, said=said)
+        approval = docket.case.approval
+        docket.by = None if approval is None else approval.by
+        known = Known(
+            nonce_state=docket.nonce_state, trust=docket.trust, said=said, approval=approval
+        )
         facts = self.gatherer.facts(change, docket.case, docket.candidate, known)
-        docket.case = labelled(docket.case, facts.provenance)
         if facts.stored is not None:
             docket.target_version = facts.stored.version
             docket.alters_unread = facts.stored.unread
@@ -306,8 +305,7 @@ class Judge:
             leaf_index=landed.leaf_index,
             ordinal=landed.ordinal,
         )
-        outcome = self._close(change, docket, first, landed)
-        return msgspec.structs.replace(outcome, objection=verdict.objection)
+        return self._close(change, docket, first, landed, verdict.objection)
 
     def _reject(self, change: Change, docket: _Docket, verdict: Reject) -> Outcome:
         before = docket.trust
@@ -449,7 +447,12 @@ class Judge:
         docket.trust = self.intake.trust(change.draft, candidate.principal_id)
 
     def _close(
-        self, change: Change, docket: _Docket, first: FirstOutcome, landed: LandedRow | None
+        self,
+        change: Change,
+        docket: _Docket,
+        first: FirstOutcome,
+        landed: LandedRow | None,
+        objection: Hold | Reject | None = None,
     ) -> Outcome:
         """Record the outcome with the nonce, and end the candidate's hold; return the outcome."""
         submission = docket.case.submission
@@ -464,7 +467,9 @@ class Judge:
         memory = None
         if landed is not None and not gone:
             memory = memory_of(landed.row, landed.status, docket.candidate, ordinal=landed.ordinal)
-        return outcome_of(first, docket.trust, memory=memory, gate_us=docket.gate_us)
+        return outcome_of(
+            first, docket.trust, memory=memory, objection=objection, gate_us=docket.gate_us
+        )
 
     def deny(
         self,

@@ -65,6 +65,9 @@ class PersonDecisions(NamedTuple):
     let_in: tuple[LineRecord, ...] = ()
 
 
+NO_DECISIONS: Final = PersonDecisions()
+
+
 class LineDecisions:
     """Reads and records the decisions on lines, inside a transaction."""
 
@@ -77,7 +80,7 @@ class LineDecisions:
         group = self._group(candidate) if change.draft.count(LINES) else b""
         any_there = next(change.draft.keys(LINES, group), b"") if group else b""
         if not any_there or not any_there.startswith(group):
-            return PersonDecisions()
+            return NO_DECISIONS
         denied = any(change.draft.has(LINES, one) for one in self._keys(candidate, _DENIED))
         acts = self._acts(change, group)
         often = acts.day == change.now_ms // _DAY_MS and acts.count >= ACTS_OF_DENIAL_MAX

@@ -160,10 +160,8 @@ class TrustIntake:
         record = view.read(TRUST, self._names.principal(principal_id))
         return NEWCOMER if record is None else trust_of(record)
 
-    def origin_trust(self, view: View, origin: NamedOrigin | None) -> TrustState | None:
-        """The trust of an origin; None if `origin` is None."""
-        if origin is None:
-            return None
+    def origin_trust(self, view: View, origin: NamedOrigin) -> TrustState:
+        """The trust of one origin, which is a newcomer's if there is no record."""
         record = view.read(ORIGINS, origin.key)
         return NEWCOMER if record is None else trust_of(record.trust)
 

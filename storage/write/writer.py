@@ -295,7 +295,9 @@ class EmbeddedWriter:
         """
         batch = [first]
         size = first.weight
-        while len(batch) < self._options.batch_len_max and size < self._options.batch_bytes_max:
+        for _ in range(1, self._options.batch_len_max):
+            if size >= self._options.batch_bytes_max:
+                break
             try:
                 job = self._queue.get_nowait()
             except queue.Empty:
@@ -315,14 +317,17 @@ class EmbeddedWriter:
         sealed = [job.sealed for job in batch if job.sealed is not None]
         outcomes = self._engine.run(arrived, sealed)
         took_us = (time.perf_counter_ns() - started_ns) // 1_000
-        answers: list[Answer] = []
-        for job, outcome in zip(batch, outcomes, strict=True):
-            answer: Outcome | StorageError = outcome
-            if isinstance(outcome, Outcome):
-                answer = msgspec.structs.replace(
+        answers: list[Answer] = [
+            (
+                job,
+                msgspec.structs.replace(
                     outcome, queued_us=(started_ns - job.queued_ns) // 1_000, commit_us=took_us
                 )
-            answers.append((job, answer))
+                if isinstance(outcome, Outcome)
+                else outcome,
+            )
+            for job, outcome in zip(batch, outcomes, strict=True)
+        ]
         self._answer(answers)
 
     def _run_task(self, job: Job) -> None:
