@@ -6,14 +6,16 @@ from collections.abc import Iterator, Mapping
 from datetime import UTC, datetime
 from difflib import SequenceMatcher
 from itertools import groupby
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
-from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
 from policy.text.skeleton import escaped, is_plain
 from policy.verdict import Reason
 from proxy.seams.observations import CLASS_WORDS, WHY
+
+if TYPE_CHECKING:
+    from jinja2 import Environment
 
 _DIFF_LINES_MAX: Final = 1_000
 _MINUTE_MS: Final = 60_000
@@ -91,6 +93,9 @@ def because(reason: Reason | str) -> str:
 
 def environment() -> Environment:
     """The templates of this package, with escaping on, where an unknown name is an error."""
+    # The import is local, because few sidecars draw a page.
+    from jinja2 import Environment, PackageLoader, StrictUndefined  # noqa: PLC0415
+
     made = Environment(
         loader=PackageLoader("proxy", "console/templates"),
         autoescape=True,
@@ -115,9 +120,10 @@ class Drawing:
     """Renders templates, each compiled once."""
 
     def __init__(self) -> None:
-        self._environment = environment()
+        self._environment: Environment | None = None
 
     def page(self, template: str, values: Mapping[str, object]) -> bytes:
         """The rendered page; a lone surrogate is drawn as a question mark."""
+        self._environment = self._environment or environment()
         text = self._environment.get_template(template).render(values)
         return text.encode("utf-8", "replace")
