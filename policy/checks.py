@@ -12,7 +12,7 @@ from typing import Final
 import msgspec
 
 from policy.canonical import canonical_bytes, digest_of
-from policy.facts import Facts, NonceState, TokenState
+from policy.facts import Facts, NonceState, TargetState, TokenState
 from policy.labels.derive import (
     effective_class,
     is_unproven,
@@ -107,18 +107,15 @@ def _moved(facts: Facts) -> bool:
     return facts.approval is not None and facts.approval.target_version != version
 
 
-def stored_class(facts: Facts) -> MemoryClass | None:
-    """The class of the memory to be changed; None if the store has nothing left of that memory."""
-    if facts.stored is None or facts.stored.status is MemoryStatus.DELETED:
-        return None
-    return facts.stored.memory_class
-
-
 def aim_of(candidate: Candidate, facts: Facts, ruleset: Ruleset) -> Aim:
     """What a candidate is judged as, computed once for all steps."""
+    stored: MemoryClass | None = None
+    # Of a deleted memory the store has no class left.
+    if facts.stored is not None and facts.stored.status is not MemoryStatus.DELETED:
+        stored = facts.stored.memory_class
     # The attested label, lowered to that of the least trusted memory that the candidate derives
     # from.
-    provenance, stored = facts.provenance, stored_class(facts)
+    provenance = facts.provenance
     if provenance is not None:
         provenance = with_lineage(provenance, candidate, facts.lineage)
     unproven = provenance is not None and is_unproven(provenance)
@@ -224,7 +221,9 @@ def source_class(candidate: Candidate, facts: Facts, aim: Aim) -> Finding:
         return UNAVAILABLE
     if candidate.change is ChangeKind.PURGE and provenance.source is not SourceKind.OPERATOR:
         return StepObjection(Reason.PERSON_REQUIRED)
-    unseen = _unseen(candidate, provenance, facts)
+    unseen, stored = None, facts.stored
+    if candidate.change is not ChangeKind.CREATE:
+        unseen = _unseen(candidate, provenance, facts)
     if unseen is not None and not unseen.holds:
         return unseen
     # A confirmation is for one version of the memory. Otherwise a harmless change could be held,
@@ -233,11 +232,13 @@ def source_class(candidate: Candidate, facts: Facts, aim: Aim) -> Finding:
     if facts.approval is not None and _approved(facts) and _moved(facts):
         return StepObjection(Reason.PERSON_REQUIRED)
     pair = _matrix_finding(candidate, provenance, facts, aim)
-    below = _below_stored(provenance, facts, aim)
+    below = None if stored is None else _below_stored(provenance, stored, aim)
     for finding in (pair, below):
         if finding is not None and not finding.holds:
             return finding
-    waits = _instruction_place(candidate, aim) or _removal_after_reading(provenance, facts)
+    waits = _instruction_place(candidate, aim)
+    if stored is not None:
+        waits = waits or _removal_after_reading(provenance, stored)
     return unseen or below or waits or pair or _address_at_stake(candidate, facts.reading, aim)
 
 
@@ -269,7 +270,7 @@ def _unseen(candidate: Candidate, provenance: Provenance, facts: Facts) -> Findi
     An upstream server may have a memory that this store does not: one older than the gate, or
     written by another client. It may be the user's own, so an unproven change waits for a person.
     """
-    if candidate.change is ChangeKind.CREATE or _reachable(candidate, provenance, facts):
+    if _reachable(candidate, provenance, facts):
         return None
     if not facts.guarded or candidate.change is ChangeKind.PURGE:
         return StepObjection(Reason.TARGET_MISSING)
@@ -278,9 +279,8 @@ def _unseen(candidate: Candidate, provenance: Provenance, facts: Facts) -> Findi
     return StepObjection(Reason.PERSON_REQUIRED, holds=True)
 
 
-def _below_stored(provenance: Provenance, facts: Facts, aim: Aim) -> Finding:
-    stored = facts.stored
-    if aim.stored is None or stored is None:
+def _below_stored(provenance: Provenance, stored: TargetState, aim: Aim) -> Finding:
+    if aim.stored is None:
         return None
     if provenance.source.trust >= stored.source.trust:
         return None
@@ -314,13 +314,12 @@ def _address_at_stake(candidate: Candidate, reading: Reading, aim: Aim) -> Findi
     return StepObjection(Reason.ADDRESS_AT_STAKE, holds=True) if held else None
 
 
-def _removal_after_reading(provenance: Provenance, facts: Facts) -> Finding:
+def _removal_after_reading(provenance: Provenance, stored: TargetState) -> Finding:
     """Hold a removal of what a session without foreign text wrote, by a session with foreign text.
 
     Foreign text cannot have written such a memory, so it has no honest reason to remove it.
     """
-    stored = facts.stored
-    if stored is None or provenance.source.proven or provenance.basis is Basis.VOUCHED:
+    if provenance.source.proven or provenance.basis is Basis.VOUCHED:
         return None
     if not (stored.removes and stored.unread and provenance.after_reading):
         return None
@@ -462,7 +461,8 @@ def cognitive_staging(candidate: Candidate, facts: Facts, aim: Aim) -> Finding:
     repeats = facts.repeats_hidden and candidate.change not in _REMOVALS
     if repeats and not (aim.provenance.source.proven or aim.confirmed):
         return StepObjection(Reason.REPEATS_HIDDEN)
-    return _displacement(candidate, facts, aim)
+    # A tenant without anchors has no probes.
+    return None if facts.shadow == () else _displacement(candidate, facts, aim)
 
 
 def _displacement(candidate: Candidate, facts: Facts, aim: Aim) -> Finding:

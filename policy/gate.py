@@ -72,7 +72,8 @@ class Gate:
         # the candidate now would make a memory of a text that was treated as refused.
         if facts.overdue:
             return Reject(reason=Reason.GATE_UNAVAILABLE, step=0, memory_class=landing)
-        passed: list[int] = []
+        # In the order of the steps; each of them ran here.
+        passed: dict[int, bool] = {}
         held: tuple[int, StepObjection] | None = None
         for step in self._steps:
             try:
@@ -81,7 +82,7 @@ class Gate:
             except Exception:  # noqa: BLE001 - a check that raises is a check that refused
                 finding = UNAVAILABLE
             if finding is None or (finding.holds and aim.confirmed):
-                passed.append(step.number)
+                passed[step.number] = True
             elif not finding.holds:
                 return Reject(
                     reason=finding.reason,
@@ -92,7 +93,8 @@ class Gate:
                 )
             elif held is None:
                 held = (step.number, finding)
-        refused = None if aim.confirmed else _said_no(facts, aim, waits=held is not None)
+        asked_no = (facts.denied or facts.denied_today) and not aim.confirmed
+        refused = _said_no(facts, aim, waits=held is not None) if asked_no else None
         if refused is not None:
             step_number = _NO_ASKING if held is None else held[0]
             return Reject(
@@ -134,7 +136,8 @@ def _admit(candidate: Candidate, facts: Facts, aim: Aim, passed: frozenset[int])
     if provenance is None or facts.staged_digest is None or facts.reading is None:
         return Reject(reason=Reason.GATE_UNAVAILABLE, step=0, memory_class=aim.landing)
     label = confirmed_by_a_person(provenance) if aim.confirmed else provenance
-    label = _landing_label(candidate, facts, label)
+    if candidate.change is ChangeKind.UPDATE:
+        label = _updated_label(candidate, facts, label)
     permit = Permit(
         _SEAL,
         candidate_id=facts.candidate_id,
@@ -148,9 +151,7 @@ def _admit(candidate: Candidate, facts: Facts, aim: Aim, passed: frozenset[int])
     return Admit(permit=permit)
 
 
-def _landing_label(candidate: Candidate, facts: Facts, label: Provenance) -> Provenance:
-    if candidate.change is not ChangeKind.UPDATE:
-        return label
+def _updated_label(candidate: Candidate, facts: Facts, label: Provenance) -> Provenance:
     stored = facts.stored
     if stored is None:
         # The gate does not know the text on the upstream server. Whatever the change does not

@@ -508,7 +508,7 @@ class EmbeddedReader(WordReads):
             bytes_quota=self._store.quota_bytes,
             writable=writable(engine),
             retrying=engine.broken is None and engine.refused is not None,
-            observing=engine.observing,
+            observing=engine.parts.judge.observing,
             staged_in=engine.parts.staging.place,
             reason=notice(engine),
             mismatched=len(self._store.digests.mismatched),

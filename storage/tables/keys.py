@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from functools import lru_cache
+from functools import lru_cache, partial
 from hashlib import blake2b
 from typing import Final
 
@@ -25,9 +25,10 @@ class KeyedNames:
 
     def __init__(self, secret: bytes) -> None:
         self._secret = secret
-        # Keys are cached, because every transaction needs the same ones again.
-        self.principal = lru_cache(maxsize=_KEPT_MAX)(self._principal)
-        self.tenant = lru_cache(maxsize=_KEPT_MAX)(self._tenant)
+        # Keys are cached, because every transaction needs the same ones again: of a principal's
+        # trust, of a tenant's usage, and of a group of decisions.
+        self.principal = lru_cache(maxsize=_KEPT_MAX)(partial(self._name, b"principal"))
+        self.tenant = lru_cache(maxsize=_KEPT_MAX)(partial(self._name, b"tenant"))
         self.group = lru_cache(maxsize=_KEPT_MAX)(self._group)
 
     def _name(self, *parts: bytes | str) -> bytes:
@@ -124,14 +125,6 @@ class KeyedNames:
     def token(self, token_key: bytes) -> bytes:
         """The key of a spent promotion token."""
         return self._name(b"token", token_key)
-
-    def _tenant(self, tenant: Tenant) -> bytes:
-        """The key of a tenant's usage."""
-        return self._name(b"tenant", tenant)
-
-    def _principal(self, principal_id: PrincipalId) -> bytes:
-        """The key of a principal's trust."""
-        return self._name(b"principal", principal_id)
 
     def origin(self, tenant: Tenant, server: str, tool: str) -> bytes:
         """The key of a tenant's trust in the results of one tool of a server."""

@@ -316,16 +316,13 @@ class Engine:
         self, work: Callable[[Change], Result], confirmed: Callable[[View], bool] | None
     ) -> Result:
         try:
-            return self._attempt(work, confirmed)
-        except StoreFull:
-            # Dead readers keep pages from being reused. The map is really full only if there are
-            # none.
-            if not self.parts.store.reader_check():
-                raise StoreUnavailable("the store's map is full") from None
-        except TransactionFailed as error:
-            self._reopen_after(error)
-            raise StoreUnavailable(f"the disk refused; nothing was written: {error}") from error
-        try:
+            try:
+                return self._attempt(work, confirmed)
+            except StoreFull:
+                # Dead readers keep pages from being reused. The map is really full only if there
+                # are none.
+                if not self.parts.store.reader_check():
+                    raise StoreUnavailable("the store's map is full") from None
             return self._attempt(work, confirmed)
         except TransactionFailed as error:
             self._reopen_after(error)
@@ -452,11 +449,6 @@ class Engine:
 
     def _keep_no_key(self, error: OSError) -> None:
         self.broken = f"a held candidate's key could not be destroyed: {error.strerror}"
-
-    @property
-    def observing(self) -> bool:
-        """Whether the gate admits candidates that it objects to (observe mode)."""
-        return self.parts.judge.observing
 
     def busy_s(self) -> float:
         """Seconds since the writer began its current work; 0 while it is idle."""

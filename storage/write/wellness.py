@@ -34,7 +34,7 @@ def notice(engine: Engine) -> str | None:
     notes = [] if engine.refused is None else [engine.refused]
     if _full(engine):
         notes.append(_FULL)
-    notes += [_OBSERVING] if engine.observing else []
+    notes += [_OBSERVING] if engine.parts.judge.observing else []
     notes += tuple(engine.parts.derived.remarks.values())
     mismatched = sorted(engine.parts.store.digests.mismatched)
     if mismatched:

@@ -118,11 +118,6 @@ class VectorIndex:
         self._snapshot = self._with_empty_tail(_disjoint(segments))
 
     @property
-    def dimension(self) -> int:
-        """The number of components of each vector."""
-        return self._dimension
-
-    @property
     def count(self) -> int:
         """The number of vectors that a search can find."""
         snapshot = self._snapshot
