@@ -93,8 +93,8 @@ class Gate:
                 )
             elif held is None:
                 held = (step.number, finding)
-        asked_no = (facts.denied or facts.denied_today) and not aim.confirmed
-        refused = _said_no(facts, aim, waits=held is not None) if asked_no else None
+        denied = (facts.denied or facts.denied_today) and not aim.confirmed
+        refused = _said_no(facts, aim, waits=held is not None) if denied else None
         if refused is not None:
             step_number = _NO_ASKING if held is None else held[0]
             return Reject(
