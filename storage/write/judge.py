@@ -139,12 +139,12 @@ class Judge:
             for candidate_id in {one.candidate_id for one in said.let_in}:
                 self._overtake(change, candidate_id)
             seen = max(one.target_version for one in said.let_in)
-            approval = Approval(
+            let_in = Approval(
                 by=said.let_in[0].by,
                 digest=docket.case.arrived.intercept.digest,
                 target_version=seen,
             )
-            docket.case = msgspec.structs.replace(docket.case, let_in=approval)
+            docket.case = msgspec.structs.replace(docket.case, let_in=let_in)
         approval = docket.case.approval
         docket.by = None if approval is None else approval.by
         known = Known(
