@@ -83,9 +83,9 @@ ROOM_STATEMENTS_MAX = {
     "storage/read": 850,
     "storage/sealed_log": 650,
     "storage/staging": 400,
-    "storage/tables": 1_000,
+    "storage/tables": 1_050,
     "storage/upkeep": 400,
-    "storage/write": 2_100,
+    "storage/write": 2_050,
     "telemetry": 1_200,
 }
 STATEMENTS_MAX = 56_200
