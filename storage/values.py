@@ -123,8 +123,6 @@ class Sealed(msgspec.Struct, frozen=True, kw_only=True):
     """One candidate on its way into staging: a ciphertext, and the only key that decrypts it."""
 
     candidate_id: CandidateId
-    # The key of the ciphertext in staging.
-    name: bytes
     key: bytes
     data: bytes
 
@@ -149,18 +147,13 @@ class OutcomeSummary(msgspec.Struct, frozen=True, kw_only=True):
     leaf_index: int  # the index of the verdict leaf
 
 
-class LabelledOutcome(OutcomeSummary, frozen=True, kw_only=True):
-    """The durable outcome of one candidate, with its label and the steps that it passed."""
+class Outcome(OutcomeSummary, frozen=True, kw_only=True):
+    """The durable outcome of one candidate; `memory` is None unless the candidate was admitted."""
 
     source: SourceKind
     basis: Basis
     passed: tuple[int, ...]
     structural: bool
-
-
-class Outcome(LabelledOutcome, frozen=True, kw_only=True):
-    """The durable outcome of one candidate; `memory` is None unless the candidate was admitted."""
-
     memory: Memory | None
     trust: TrustState
     # The objection that an enforcing gate would have made, if the gate only observes.

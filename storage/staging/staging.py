@@ -26,7 +26,7 @@ from storage.ground.errors import StoreLocked, StoreUnavailable
 from storage.ground.randomness import random_bytes
 from storage.ground.state_directory import destroy_file, write_durably
 from storage.staging.held_file import StagingFile
-from storage.staging.undecided import KEY_LEN, Undecided, data_len, name_of, packed, seal, unseal
+from storage.staging.undecided import KEY_LEN, Undecided, name_of, packed, seal, unseal
 from storage.values import Sealed, StagedContents
 
 _CANONICAL: Final = b"c"
@@ -70,9 +70,9 @@ class Staging:
     @staticmethod
     def sealed(candidate_id: CandidateId, contents: StagedContents) -> Sealed:
         """Encrypt a candidate for staging, under a new key. Any thread."""
-        key, name = random_bytes(KEY_LEN), name_of(candidate_id)
-        data = seal(key, name, packed(contents))
-        return Sealed(candidate_id=candidate_id, name=name, key=key, data=data)
+        key = random_bytes(KEY_LEN)
+        data = seal(key, name_of(candidate_id), packed(contents))
+        return Sealed(candidate_id=candidate_id, key=key, data=data)
 
     def put(self, sealed: Sequence[Sealed]) -> None:
         """Stage candidates, in one transaction.
@@ -82,7 +82,7 @@ class Staging:
         """
         if os.getpid() != self._pid:
             raise StoreLocked("staging was opened by another process")
-        if data_len(sealed) > self.bytes_free():
+        if sum(map(len, [one.data for one in sealed])) > self.bytes_free():
             raise StoreUnavailable("staging is full")
         self._undecided.put(sealed)
 

@@ -106,7 +106,7 @@ class Undecided:
         env = self._opened()
         try:
             with env.begin(write=True) as txn:
-                txn.cursor().putmulti([(one.name, one.data) for one in sealed])
+                txn.cursor().putmulti([(name_of(one.candidate_id), one.data) for one in sealed])
         except lmdb.Error as error:
             self._shut()
             full = isinstance(error, lmdb.MapFullError)
@@ -115,7 +115,7 @@ class Undecided:
             ) from error
         for one in sealed:
             self._keys[one.candidate_id] = one.key
-        self.bytes_used += data_len(sealed)
+            self.bytes_used += len(one.data)
 
     def read(self, candidate_ids: Sequence[CandidateId]) -> list[StagedContents | None]:
         """The candidates, read in a new transaction; None for one that cannot be decrypted.
@@ -246,11 +246,6 @@ class Undecided:
             readahead=False,
             lock=False,
         )
-
-
-def data_len(sealed: Sequence[Sealed]) -> int:
-    """The bytes of the ciphertexts of some candidates."""
-    return sum(map(len, [one.data for one in sealed]))
 
 
 def name_of(candidate_id: CandidateId) -> bytes:

@@ -25,8 +25,8 @@ from storage.audit import (
 from storage.ground.errors import StoreCorrupt
 from storage.tables.codec import StoreHeader, ordinal_key
 from storage.tables.keys import KeyedNames
-from storage.tables.lmdb_store import NO_SIZES, Draft, TableSizes, View
-from storage.tables.names import COUNTED, LEAVES, NODES
+from storage.tables.lmdb_store import Draft, View
+from storage.tables.names import COUNTED, LEAVES, NO_SIZES, NODES, TableSizes
 from storage.values import Row
 
 LABELS: Final = b"labels"

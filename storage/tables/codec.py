@@ -30,7 +30,7 @@ from policy.model import (
 from policy.verdict import Reason
 from storage.ground.errors import StoreCorrupt, UnknownFormat
 from storage.ground.randomness import random_bytes
-from storage.values import GatheredEvidence, LabelledOutcome
+from storage.values import GatheredEvidence, OutcomeSummary
 
 FORMAT: Final = b"\x02"
 STORE_FORMAT: Final = 9
@@ -216,9 +216,13 @@ class IdRecord(msgspec.Struct, frozen=True, array_like=True):
     status: MemoryStatus
 
 
-class FirstOutcome(LabelledOutcome, frozen=True, kw_only=True, array_like=True):
+class FirstOutcome(OutcomeSummary, frozen=True, kw_only=True, array_like=True):
     """The first verdict for a nonce, without content, which is the answer to a repeated request."""
 
+    source: SourceKind
+    basis: Basis
+    passed: tuple[int, ...]
+    structural: bool
     ordinal: int  # the ordinal of the memory's row, or NO_ORDINAL
 
 

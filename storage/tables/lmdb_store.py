@@ -12,7 +12,7 @@ import threading
 from collections.abc import Generator, Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Final, NamedTuple, Self
+from typing import Final, Self
 
 import lmdb
 
@@ -36,7 +36,7 @@ from storage.tables.codec import (
     encode,
 )
 from storage.tables.copying import copy_compactly, refuse_cut
-from storage.tables.names import COUNTED, META, TABLES, Record, RecordTable
+from storage.tables.names import META, NO_SIZES, TABLES, Record, RecordTable, TableSizes
 
 
 class Lease:
@@ -99,29 +99,6 @@ _LOCK_ATTEMPTS: Final = 8
 def _translated(error: lmdb.Error) -> TransactionFailed:
     """The error of this package for an error of LMDB."""
     return (StoreFull if isinstance(error, lmdb.MapFullError) else TransactionFailed)(str(error))
-
-
-class TableSizes(NamedTuple):
-    """The number of values in each table, and the bytes of its pages, as of one view.
-
-    Pages that are in use count, and free pages do not.
-    """
-
-    values: dict[bytes, int]
-    page_bytes: dict[bytes, int]
-
-    @property
-    def counts(self) -> tuple[int, ...]:
-        """The number of values in each table of `COUNTED`."""
-        return tuple([self.values[name] for name in COUNTED])
-
-    @property
-    def bytes_used(self) -> int:
-        """The bytes of the pages of all tables."""
-        return sum(self.page_bytes.values())
-
-
-NO_SIZES: Final = TableSizes({}, {})
 
 
 class View:
@@ -290,7 +267,7 @@ class Draft(View):
 
     def put(self, table: bytes, key: bytes, payload: bytes) -> bytes:
         """Frame and store a payload in place of an earlier one; return the value."""
-        # Here and in `append` as `Digests.digest` does it: each write stores six values.
+        # As `Digests.digest`, here and in `append`: each write stores six values.
         hashed = self._hashes[table].copy()
         hashed.update(key + payload)
         digest = hashed.digest()
@@ -304,7 +281,6 @@ class Draft(View):
 
     def sizes_after(self, before: TableSizes) -> TableSizes:
         """The sizes with this transaction's changes, by those before it."""
-        # Each transaction asks for them, and changes few of the tables.
         return self._measured(self._written if before.values else self._tables, before)
 
     def total_after(self, total: bytes) -> bytes:

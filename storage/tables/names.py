@@ -1,9 +1,9 @@
-"""The names of the store's tables, and the types of their records."""
+"""The names of the store's tables, the types of their records, and the sizes of the tables."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Final, Generic, Self, TypeVar
+from typing import Final, Generic, NamedTuple, Self, TypeVar
 
 import msgspec
 
@@ -78,3 +78,26 @@ TABLES: Final = (
 )
 COUNTED: Final = tuple(table for table in TABLES if table != META)
 """The tables whose values the header counts; the header is in the other one."""
+
+
+class TableSizes(NamedTuple):
+    """The number of values in each table, and the bytes of its pages, as of one view.
+
+    Pages that are in use count, and free pages do not.
+    """
+
+    values: dict[bytes, int]
+    page_bytes: dict[bytes, int]
+
+    @property
+    def counts(self) -> tuple[int, ...]:
+        """The number of values in each table of `COUNTED`."""
+        return tuple([self.values[name] for name in COUNTED])
+
+    @property
+    def bytes_used(self) -> int:
+        """The bytes of the pages of all tables."""
+        return sum(self.page_bytes.values())
+
+
+NO_SIZES: Final = TableSizes({}, {})

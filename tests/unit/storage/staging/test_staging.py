@@ -8,7 +8,6 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import lmdb
-import msgspec
 import pytest
 from cryptography.hazmat.primitives.ciphers import Cipher
 from cryptography.hazmat.primitives.ciphers.algorithms import AES256
@@ -289,7 +288,7 @@ def test_a_ciphertext_belongs_to_one_candidate(staging: Staging) -> None:
     first, second = _id(), _id()
     sealed = staging.sealed(first, _contents(b"first"))
     # Even under the same key: what is judged under a name was intercepted under it.
-    moved = msgspec.structs.replace(sealed, candidate_id=second, name=bytes.fromhex(second))
+    moved = type(sealed)(candidate_id=second, key=sealed.key, data=sealed.data)
     staging.put([sealed, moved])
     assert staging.read([first, second]) == [_contents(b"first"), None]
 
@@ -298,7 +297,7 @@ def test_a_value_of_another_key_does_not_open(staging: Staging) -> None:
     candidate_id = _id()
     sealed = staging.sealed(candidate_id, _contents(b"text"))
     forged = seal(secrets.token_bytes(32), bytes.fromhex(candidate_id), b"\0" * 256)
-    staging.put([msgspec.structs.replace(sealed, data=forged)])
+    staging.put([type(sealed)(candidate_id=candidate_id, key=sealed.key, data=forged)])
     assert staging.read([candidate_id]) == [None]
 
 

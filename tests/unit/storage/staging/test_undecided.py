@@ -10,7 +10,6 @@ import secrets
 from collections.abc import Callable
 from pathlib import Path
 
-import msgspec
 import pytest
 
 from policy.model import CandidateId
@@ -26,8 +25,7 @@ MAP_BYTES = 1 << 26
 def _sealed(canonical: bytes) -> Sealed:
     candidate_id, key = CandidateId(secrets.token_hex(16)), random_bytes(KEY_LEN)
     data = packed(StagedContents(canonical=canonical, evidence=b"evidence"))
-    name = name_of(candidate_id)
-    return Sealed(candidate_id=candidate_id, name=name, key=key, data=seal(key, name, data))
+    return Sealed(candidate_id=candidate_id, key=key, data=seal(key, name_of(candidate_id), data))
 
 
 def _read(environment: Undecided, *sealed: Sealed) -> list[bytes | None]:
@@ -191,8 +189,7 @@ def test_without_a_pause_it_is_replaced_after_four_mebibytes(tmp_path: Path) -> 
 
 def test_after_a_value_that_does_not_open_nothing_more_is_put_there(tmp_path: Path) -> None:
     environment, good, bad = Undecided(tmp_path, MAP_BYTES), _sealed(b"good"), _sealed(b"bad")
-    moved = msgspec.structs.replace(bad, data=good.data)
-    environment.put([good, moved])
+    environment.put([good, Sealed(candidate_id=bad.candidate_id, key=bad.key, data=good.data)])
     assert _read(environment, good, bad) == [b"good", None]
     assert environment.ids() == frozenset()
     environment.put([bad])
