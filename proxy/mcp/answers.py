@@ -223,7 +223,7 @@ class Answers:
         segment = replace(segment, texts=answer.said())
         asked: list[tuple[tuple[str, ...], bool]] = []
         plan = filtering(found, shown, answer)
-        kept = await self._plan(plan, lambda *one: asked.append(one), segment)
+        kept = await self._plan(plan, asked.append, segment)
         if [hides for _, hides in asked] != [False]:
             await self._saw(segment, kept, shown)
         elif length <= REMEMBERED_BYTES_MAX:
@@ -249,7 +249,7 @@ class Answers:
     async def _plan(
         self,
         plan: Generator[tuple[str, ...], tuple[bool, ...], JsonValue],
-        asking: Callable[[tuple[str, ...], bool], None] = lambda _strings, _hides: None,
+        asking: Callable[[tuple[tuple[str, ...], bool]], None] = lambda _asked: None,
         seen: RelayedText | None = None,
     ) -> JsonValue:
         """Carry out a plan of look-ups, the first with the segment to note if nothing is hidden."""
@@ -257,7 +257,7 @@ class Answers:
             strings = next(plan)
             while True:
                 flags = await self._sift(strings, seen)
-                asking(strings, any(flags))
+                asking((strings, any(flags)))
                 strings, seen = plan.send(flags), None
         except StopIteration as end:
             value: JsonValue = end.value

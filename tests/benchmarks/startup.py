@@ -201,7 +201,7 @@ async def _measure(state: Path) -> dict[str, float]:
     incarnation = store.reader.status().incarnation
     await store.writer.submit(submission(text, vector, embedder.embedder_id, incarnation))
     wrote = time.monotonic()
-    store._engine.parts.derived.wait(60)
+    store._engine.parts.derived.wait(60)  # pyright: ignore[reportPrivateUsage]
     found = store.reader.search(PRINCIPAL.tenant, vector, AllOf(parts=()), 10, -1.0)
     searched = time.monotonic()
     if not found:

@@ -241,7 +241,8 @@ def test_no_other_answer_has_a_cosignature(witness: Witness) -> None:
     for what, answer in answers.items():
         with pytest.raises(BadCheckpoint):
             raise AssertionError(what, cosignature_of(NOTE, answer, key))
-    assert cosignature_of(NOTE, line, key), "control"
+    # Control: without a change it counts.
+    assert cosignature_of(NOTE, line, key)[1] > 0
 
 
 def test_a_witness_cannot_sign_as_a_log_nor_a_log_as_a_witness(witness: Witness) -> None:

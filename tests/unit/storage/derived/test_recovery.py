@@ -269,6 +269,11 @@ def test_a_read_that_needs_all_rows_gives_no_part_of_them(bench: Bench, gate: Ga
     store.close()
 
 
+def settled(store: EmbeddedStore) -> None:
+    """Wait until the start has read every row."""
+    store._engine.parts.derived.wait(30.0)  # pyright: ignore[reportPrivateUsage]
+
+
 def test_what_was_written_meanwhile_is_found_afterwards(bench: Bench, gate: Gate) -> None:
     store = bench.open()
     made = say(store, "fact 6")
@@ -276,7 +281,7 @@ def test_what_was_written_meanwhile_is_found_afterwards(bench: Bench, gate: Gate
     changed = say(store, "fact 7", memory_id=made.memory.memory_id, change=ChangeKind.UPDATE)
     assert changed.memory is not None
     gate.opened.set()
-    store._engine.parts.derived.wait(30.0)
+    settled(store)
     assert _texts(store) == {*(f"fact {at}" for at in range(6)), "fact 7"}
     (hit,) = store.reader.search(TENANT, vector_of("fact 7"), EVERYTHING, 1, 0.99)
     assert hit.memory.text == "fact 7"
@@ -299,7 +304,7 @@ def test_a_damaged_row_found_later_stops_reads_and_writes(
     say(store, "fact 6")
     gate.opened.set()
     with pytest.raises(StoreCorrupt):
-        store._engine.parts.derived.wait(30.0)
+        settled(store)
     with pytest.raises(StoreCorrupt):
         store.reader.search(TENANT, vector_of("fact 6"), EVERYTHING, 3, -1.0)
     assert not store.reader.status().writable
@@ -319,7 +324,7 @@ def test_closing_does_not_wait_for_a_reading_that_is_not_needed(bench: Bench, ga
 
 def _reopened_texts(bench: Bench) -> set[str]:
     store = bench.open()
-    store._engine.parts.derived.wait(30.0)
+    settled(store)
     found = _texts(store)
     store.close()
     return found
