@@ -106,25 +106,46 @@ class CheckpointCopy:
         """Compare the store with the file; return a remark if a store with leaves has no file.
 
         Raises:
-            StoreRolledBack: The file names more leaves than the store has, or other ones.
+            StoreRolledBack: The file names more leaves than the store has, or other ones, or the
+                store's log has another name than the verifier.
         """
         kept = self.read()
-        size = 0 if header is None else header.leaf_count
+        # The file is not on each machine that may open the store, and the name is for a lifetime.
+        if (note := view.checkpoint()) and not note.startswith(f"{self._verifier.name}\n".encode()):
+            raise StoreRolledBack(
+                f"the audit log of this store is named {note.split()[0].decode('utf-8', 'replace')}"
+                f", and not {self._verifier.name}: set `log_origin` back to that name, by which "
+                "witnesses and auditors know the log"
+            )
         if kept is None:
-            return None if size == 0 else f"no checkpoint copy was found at {self.path}"
-        advice = (
-            " Put the newest store back. To go on with this one on purpose, `mnemogate backup` "
-            "it and `mnemogate restore --accept-rollback` that: it begins a new incarnation, so "
-            "that nonces spent since cannot be used again"
-        )
-        if kept.size > size:
-            raise StoreRolledBack(
-                f"the audit log has {size} leaves, but its last checkpoint names {kept.size}: an "
-                f"older copy of the store was put in place.{advice}"
+            return (
+                f"no checkpoint copy was found at {self.path}"
+                if header is not None and header.leaf_count
+                else None
             )
-        if Tree.load(kept.size, leaf_source(view), Nodes(view)).root() != kept.root:
-            raise StoreRolledBack(
-                f"the first {kept.size} leaves of the audit log are not those that were signed: "
-                f"another copy of the store was put in place.{advice}"
-            )
+        refuse_other(view, header, kept)
         return None
+
+
+def refuse_other(view: View, header: StoreHeader | None, signed: Checkpoint) -> None:
+    """Refuse a store whose log does not continue a head that was signed.
+
+    Raises:
+        StoreRolledBack: The head names more leaves than the store has, or other ones.
+    """
+    size = 0 if header is None else header.leaf_count
+    advice = (
+        " Put the newest store back. To go on with this one on purpose, `mnemogate backup` "
+        "it and `mnemogate restore --accept-rollback` that: it begins a new incarnation, so "
+        "that nonces spent since cannot be used again"
+    )
+    if signed.size > size:
+        raise StoreRolledBack(
+            f"the audit log has {size} leaves, but its last checkpoint names {signed.size}: an "
+            f"older copy of the store was put in place.{advice}"
+        )
+    if Tree.load(signed.size, leaf_source(view), Nodes(view)).root() != signed.root:
+        raise StoreRolledBack(
+            f"the first {signed.size} leaves of the audit log are not those that were signed: "
+            f"another copy of the store was put in place.{advice}"
+        )
