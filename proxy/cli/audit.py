@@ -274,10 +274,15 @@ def _export_tiles(context: Context) -> Exit:
         raise CommandFailed(
             Exit.UNREACHABLE,
             f"nothing was published: {reason(error)}",
-            then="name the state directory with --state, and run as its owner or root",
+            then="look at DIR, its owner and the room there, and at --state; run as the state's "
+            "owner or root",
         ) from error
     context.terminal.answer(done)
-    context.terminal.say(f"{_size(done.size)} in {asked.out}")
+    # The head ends in a line for the log's own signature, and one for each witness's.
+    context.terminal.say(
+        f"{_size(done.size)} in {asked.out}"
+        + (f", cosigned by {len(done.note.split('— ')) - 2}" if settings.witness else "")
+    )
     return Exit.OK
 
 

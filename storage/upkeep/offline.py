@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import shutil
 from collections.abc import Generator
 from contextlib import contextmanager
@@ -24,6 +25,7 @@ from storage.audit import (
 from storage.ground.errors import StoreRolledBack, StoreUnavailable
 from storage.ground.state_directory import (
     FILE_MODE,
+    LOG_KEY,
     PUBLIC_MODE,
     SECRET_LEN,
     STORE_KEY,
@@ -38,7 +40,7 @@ from storage.tables.lmdb_store import View
 from storage.tables.read_only import read_only
 from storage.upkeep.backup import load_secrets, take
 from storage.values import AuditHead, BackupSummary
-from storage.write.checkpoint_copy import NOTE_LEN_MAX, CheckpointCopy
+from storage.write.checkpoint_copy import NOTE_LEN_MAX, CheckpointCopy, refuse_other
 
 
 class EmbeddedFiles:
@@ -84,42 +86,57 @@ class EmbeddedFiles:
         rewritten.
 
         Raises:
-            StoreRolledBack: The directory has a head that this log does not continue.
-            StoreUnavailable: The store cannot be read, another user can write the directory, or it
-                was begun with or without `entries`, and this is the opposite.
+            StoreRolledBack: This log does not continue the head in the directory, or the cosigned
+                one.
+            StoreUnavailable: The store cannot be read, another user can write the directory, it is
+                in the state directory, or it was begun with or without `entries`, and this is the
+                opposite.
             OSError: The directory cannot be written.
         """
-        with read_only(self._state / "store", self._digests) as view:
-            note = view.checkpoint()
-            if note is None:
-                raise StoreUnavailable("the store has no signed checkpoint yet")
-            key = VerifierKey.of(
-                note.split(b"\n", 1)[0].decode("utf-8", "replace"),
-                load_secrets(self._state / "secrets").log_signer(),
+        if target.resolve().is_relative_to(self._state.resolve()):
+            raise StoreUnavailable(
+                "tiles are for others: not in the state directory, with its keys"
             )
-            published = CheckpointCopy(target / "checkpoint", key)
-            published.compare(view, view.header())
-            since = before.size if (before := published.read()) else 0
-            if since and (target / "tile/entries").exists() != entries:
-                raise StoreUnavailable(
-                    f"{target} was begun {'without' if entries else 'with'} entries: take another "
-                    f"directory, or give {'no ' if entries else ''}--entries"
+        # Exports of one store wait for each other: one that began earlier would put the head of
+        # another back. Who may only read the target could hold a lock on that.
+        with (self._state / "secrets" / LOG_KEY).open("rb") as turn:
+            fcntl.flock(turn, fcntl.LOCK_EX)
+            with read_only(self._state / "store", self._digests) as view:
+                note = view.checkpoint()
+                if note is None:
+                    raise StoreUnavailable("the store has no signed checkpoint yet")
+                key = VerifierKey.of(
+                    note.split(b"\n", 1)[0].decode("utf-8", "replace"),
+                    load_secrets(self._state / "secrets").log_signer(),
                 )
-            note = (_cosigned(self._state, key, since) if witnessed else None) or note
-            size, leaf_at, nodes = open_checkpoint(note, key).size, leaf_source(view), Nodes(view)
-            for level, places in tiles_since(since, size):
-                name, shift = tile_name(places), BAND * level
-                _put(
-                    target,
-                    f"{level}/{name}",
-                    [range_root(at << shift, at + 1 << shift, leaf_at, nodes) for at in places],
-                    PUBLIC_MODE,
+                published = CheckpointCopy(target / "checkpoint", key)
+                published.compare(view, view.header())
+                since = before.size if (before := published.read()) else 0
+                # The first file tells, because a first run may have ended before its head.
+                if (target / "tile/entries").exists() != entries and any(target.glob("tile/[0e]*")):
+                    raise StoreUnavailable(
+                        f"{target} was begun {'without' if entries else 'with'} entries: take "
+                        f"another directory, or give {'no ' if entries else ''}--entries"
+                    )
+                note = (_cosigned(view, self._state, key, since) if witnessed else None) or note
+                size, leaf_at, nodes = (
+                    open_checkpoint(note, key).size,
+                    leaf_source(view),
+                    Nodes(view),
                 )
-                if entries and not level:
-                    leaves = [len(one).to_bytes(2, "big") + one for one in map(leaf_at, places)]
-                    _put(target, f"entries/{name}", leaves, FILE_MODE)
-            # Last: a reader that has this head finds all of its tiles.
-            write_durably(published.path, note, PUBLIC_MODE)
+                for level, places in tiles_since(since, size):
+                    name, shift = tile_name(places), BAND * level
+                    if entries and not level:
+                        leaves = [len(one).to_bytes(2, "big") + one for one in map(leaf_at, places)]
+                        _put(target, f"entries/{name}", leaves, FILE_MODE)
+                    _put(
+                        target,
+                        f"{level}/{name}",
+                        [range_root(at << shift, at + 1 << shift, leaf_at, nodes) for at in places],
+                        PUBLIC_MODE,
+                    )
+                # Last: a reader that has this head finds all of its tiles.
+                write_durably(published.path, note, PUBLIC_MODE)
         return AuditHead(size=size, note=note.decode(), verifier_key=key.text())
 
     def back_up(
@@ -150,14 +167,21 @@ def _told(view: View, index: int) -> tuple[Leaf, InterceptedLeaf | None]:
     return leaf, told if isinstance(told, InterceptedLeaf) else None
 
 
-def _cosigned(state: Path, key: VerifierKey, since: int) -> bytes | None:
-    """The head that witnesses cosigned last; None before the first, or if `since` is newer."""
+def _cosigned(view: View, state: Path, key: VerifierKey, since: int) -> bytes | None:
+    """The head that witnesses cosigned last; None before the first, or if `since` is newer.
+
+    Raises:
+        StoreRolledBack: The log does not continue it.
+    """
     try:
-        file = read_file(state / f"cursors/{WITNESSED}.json", NOTE_LEN_MAX, Trust.PLAIN)
-        note = msgspec.json.decode(file, type=str).encode()
+        note = msgspec.json.decode(
+            read_file(state / f"cursors/{WITNESSED}.json", NOTE_LEN_MAX, Trust.PLAIN), type=str
+        ).encode()
     except (FileNotFoundError, msgspec.DecodeError):
         return None
-    return note if open_checkpoint(note, key).size >= since else None
+    head = open_checkpoint(note, key)
+    refuse_other(view, view.header(), head)
+    return note if head.size >= since else None
 
 
 def _put(target: Path, name: str, parts: list[bytes], mode: int) -> None:

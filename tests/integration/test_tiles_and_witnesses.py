@@ -102,6 +102,8 @@ def test_a_witnessed_head_is_published_with_its_cosignature(tmp_path: Path) -> N
             assert ready_at(sidecar, "?strict=true")["status"] == "degraded", "not 503: it writes"
             down = place.command("status", MNEMOGATE_CONFIG=str(config))
             assert down.code == 1
+            early = tiles(place, tmp_path / "early", config=config)
+            assert "cosigned by 0" in early.out, early.err
             assert "[[witness]] w1" in down.out
             assert "it does not know this log" in down.out
             write(sidecar, 3)
@@ -113,6 +115,7 @@ def test_a_witnessed_head_is_published_with_its_cosignature(tmp_path: Path) -> N
             until(lambda: witness.kept()[ORIGIN][0] == size, "the newest head was cosigned")
             done = tiles(place, tmp_path / "public", config=config)
             assert done.code == 0, done.err
+            assert "cosigned by 1" in done.out
             head = check_public(tmp_path / "public", vkey)
             note = (tmp_path / "public" / "checkpoint").read_bytes()
             assert abs(cosigned_at(note, witness.vkey) - time.time()) < DEADLINE_S

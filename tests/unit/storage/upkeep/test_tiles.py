@@ -8,6 +8,7 @@ import re
 import shutil
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import msgspec
@@ -240,6 +241,72 @@ def test_a_kill_at_any_write_leaves_a_sound_directory_that_the_next_export_compl
     assert writes > 5, "as many places as there were writes"
 
 
+@pytest.mark.parametrize("first", [False, True])
+def test_a_first_run_that_was_killed_decides_whether_there_are_entries(
+    bench: Bench, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, first: bool
+) -> None:
+    """Else a later run would go on from a head below which bundles are missing."""
+    grow(bench, 300)
+    for writes in range(1, 5):
+        target = tmp_path / f"killed-{writes}"
+        _killed_after(monkeypatch, writes)
+        with pytest.raises(Killed):
+            export(bench, target, entries=first)
+        monkeypatch.undo()
+        assert not (target / "checkpoint").exists()
+        with pytest.raises(StoreUnavailable, match="--entries"):
+            export(bench, target, entries=not first)
+        vkey = export(bench, target, entries=first).verifier_key
+        assert (check_whole if first else check_public)(target, vkey), "control: as it was begun"
+
+
+_SLOW = (
+    "import sys, time\n"
+    "from pathlib import Path\n"
+    "from storage.upkeep import offline\n"
+    "state, out, gone = map(Path, sys.argv[1:])\n"
+    "real = offline.write_durably\n"
+    "def write(path, *given):\n"
+    "    if path.name == 'checkpoint':\n"
+    "        gone.with_suffix('.there').touch()\n"
+    "        while gone.exists(): time.sleep(0.02)\n"
+    "    real(path, *given)\n"
+    "offline.write_durably = write\n"
+    "offline.EmbeddedFiles(state).export_tiles(out, entries=False, witnessed=False)\n"
+)
+
+
+def test_an_export_that_began_earlier_does_not_put_the_head_of_another_back(
+    bench: Bench, tmp_path: Path
+) -> None:
+    grow(bench, 3)
+    target, hold = tmp_path / "log", tmp_path / "hold"
+    hold.touch()
+
+    def started(flag: Path) -> subprocess.Popen[bytes]:
+        words = [sys.executable, "-P", "-c", _SLOW, str(bench.state), str(target), str(flag)]
+        return subprocess.Popen(words, env={**os.environ, "PYTHONPATH": str(ROOT)})
+
+    with started(hold) as earlier:
+        while not hold.with_suffix(".there").exists():
+            assert earlier.poll() is None
+            time.sleep(0.02)
+        try:
+            grow(bench, 3, at=100)
+            later = started(tmp_path / "free")
+            waits = re.compile(f"-> FLOCK .* {later.pid} ")
+            while not waits.search(Path("/proc/locks").read_text("ascii")):
+                assert later.poll() is None, "the later one ended while the earlier was writing"
+                time.sleep(0.02)
+        finally:
+            hold.unlink()
+        assert (later.wait(), earlier.wait()) == (0, 0)
+    size = head_of((target / "checkpoint").read_bytes()).size
+    done = export(bench, target)
+    assert size == done.size, "the head of the later one stays"
+    check_public(target, done.verifier_key)
+
+
 def test_a_killed_process_between_two_files_leaves_a_sound_directory(
     bench: Bench, tmp_path: Path
 ) -> None:
@@ -371,6 +438,44 @@ def test_a_kept_head_that_is_damaged_or_of_another_log_is_not_published(
     assert verified_head(done.note.encode(), done.verifier_key).size == done.size
 
 
+@pytest.mark.parametrize("count", [0, 3], ids=["rolled back", "forked"])
+def test_a_head_that_witnesses_cosigned_and_this_log_does_not_continue_is_not_published(
+    bench: Bench, tmp_path: Path, count: int
+) -> None:
+    """A store that was put back beside the kept head: tiles of one log, and a head of the other."""
+    grow(bench, 3)
+    other = Bench(tmp_path / "other")
+    shutil.copytree(bench.state, other.state)
+    grow(bench, 3, at=100)
+    if count:
+        grow(other, count, at=500)
+    store = bench.open()
+    cosigned = _witnessed(
+        bench, store, store.audit.head().note.encode(), Witness(tmp_path / "witness.json")
+    )
+    store.close()
+    kept = f"cursors/{WITNESSED}.json"
+    (other.state / "cursors").mkdir(exist_ok=True)
+    (other.state / kept).write_bytes((bench.state / kept).read_bytes())
+    with pytest.raises(StoreRolledBack, match="copy of the store was put in place"):
+        export(other, tmp_path / "log", witnessed=True)
+    assert not (tmp_path / "log").exists()
+    vkey = export(bench, tmp_path / "log", witnessed=True).verifier_key
+    assert check_public(tmp_path / "log", vkey), "control: the log that was cosigned"
+    assert (tmp_path / "log" / "checkpoint").read_bytes() == cosigned
+
+
+def test_tiles_are_not_written_among_the_keys_of_the_store(bench: Bench, tmp_path: Path) -> None:
+    grow(bench, 3)
+    before = files_in(bench.state)
+    (tmp_path / "link").symlink_to(bench.state)
+    for target in (bench.state, bench.state / "secrets", tmp_path / "link" / "public"):
+        with pytest.raises(StoreUnavailable, match="not in the state directory"):
+            export(bench, target)
+    assert files_in(bench.state).keys() == before.keys()
+    assert export(bench, bench.state.with_name("public")).size, "control: beside it"
+
+
 def test_a_reader_with_another_key_opens_nothing(bench: Bench, tmp_path: Path) -> None:
     grow(bench, 3)
     export(bench, tmp_path / "log")
@@ -410,5 +515,9 @@ def test_a_log_keeps_the_name_that_it_began_with(bench: Bench, tmp_path: Path) -
     bench.open(options=named).close()
     assert export(bench, tmp_path / "log").verifier_key.startswith("gate.example/prod+")
     with pytest.raises(StoreRolledBack, match="If `log_origin` was changed, set it back"):
+        bench.open()
+    # A host that takes over a shard has no copy of the checkpoint.
+    bench.checkpoint.unlink()
+    with pytest.raises(StoreRolledBack, match="and not mnemogate: set `log_origin` back to that"):
         bench.open()
     bench.open(options=named).close()
