@@ -55,7 +55,9 @@ class Witnesses:
         # The size of the head that each witness cosigned last, by its own account.
         self._sizes = {one.name: 0 for one in tables}
         self._upstreams = {
-            one.name: Upstream(one.url, limits=LIMITS, way=one, serving=surroundings.serving)
+            one.name: Upstream(
+                one.url.rstrip("/"), limits=LIMITS, way=one, serving=surroundings.serving
+            )
             for one in tables
         }
         # The time in the cosignatures of the last witnessed head.
@@ -102,16 +104,14 @@ class Witnesses:
         """A witness's cosignature and the time in it; None if it gives none, which is logged."""
         try:
             async with self._upstreams[witness.name] as upstream:
-                # A new holder of the store learns from a first answer which head the witness has.
-                first = await self._ask(upstream, witness, head, last=False)
-                return first or await self._ask(upstream, witness, head, last=True)
+                return await self._ask(upstream, witness, head, last=False)
         except UpstreamError:
             return None
 
     async def _ask(
         self, upstream: Upstream, witness: WitnessTable, head: AuditHead, *, last: bool
-    ) -> tuple[str, int] | None:
-        """Ask once; None if the witness has another head, from which it is to be asked."""
+    ) -> tuple[str, int]:
+        """Ask, and unless it is `last`, once more from the head that the witness then names."""
         old = self._sizes[witness.name]
         proof = await asyncio.to_thread(self._store.audit.continues, old, head.size)
         lines = [f"old {old}", *(base64.b64encode(node).decode() for node in proof), "", head.note]
@@ -120,11 +120,14 @@ class Witnesses:
             answer = await upstream.whole(reply)
             # What is wrong with an answer is raised here, so that it is the state of the witness.
             if reply.status == HTTPStatus.CONFLICT and not last:
-                self._sizes[witness.name], signed = _size_in(answer, head), None
-            else:
-                signed = _cosignature_in(reply.status, answer, witness, head)
-                self._sizes[witness.name] = head.size
-        return signed
+                # A new holder of the store learns so which head the witness has. It is asked again
+                # before this answer counts as service, or each refusal that follows would be logged
+                # with a recovery before it.
+                self._sizes[witness.name] = _size_in(answer, head)
+                return await self._ask(upstream, witness, head, last=True)
+            signed = _cosignature_in(reply.status, answer, witness, head)
+            self._sizes[witness.name] = head.size
+            return signed
 
 
 def _cosignature_in(

@@ -97,7 +97,9 @@ def servers() -> Generator[ExitStack]:
 
 
 def table(servers: ExitStack, witness: Witness, name: str = "w1") -> WitnessTable:
-    return WitnessTable(name=name, url=servers.enter_context(serving(witness)), key=witness.vkey)
+    # With the slash that a submission prefix may end in.
+    url = f"{servers.enter_context(serving(witness))}/"
+    return WitnessTable(name=name, url=url, key=witness.vkey)
 
 
 def strict(scene: Scene, root: Path, number: int = 1, kind: type[Witness] = Witness) -> Witness:
@@ -215,6 +217,7 @@ class Bad(Witness):
         self._witness = witness
         self._bad = status, body, wait_s
         self.count = 0
+        self.mended = False
 
     @property
     def vkey(self) -> str:
@@ -222,6 +225,8 @@ class Bad(Witness):
 
     def cosign(self, body: bytes) -> bytes:
         self.count += 1
+        if self.mended:
+            return self._witness.cosign(body)
         status, answer, wait_s = self._bad
         time.sleep(wait_s)
         raise Answer(status, answer)
@@ -240,6 +245,10 @@ BAD = {
     "conflict with a sign": (409, b"-1\n"),
     "conflict with a number without end": (409, b"9" * 5_000),
     "conflict for ever": (409, b"0\n"),
+    "conflict with digits of another script": (409, "٣\n".encode()),
+    "conflict with more than a size": (409, b"3\nmore\n"),
+    "no credential": (401, b""),
+    "too many": (429, b"later"),
     "slow": (200, b""),
 }
 
@@ -270,6 +279,23 @@ def test_a_bad_witness_is_named_and_delays_nothing_but_its_own_answer(
     scene.asks(table(servers, bad, "bad"))
     assert scene.turn().status == "degraded"
     assert say(scene.store, "a fact beside it").decision.value == "admit"
+
+
+def test_a_conflict_without_an_end_is_one_line_of_the_log_and_no_recovery(
+    scene: Scene, servers: ExitStack, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    witness = strict(scene, tmp_path)
+    bad = Bad(witness, 409, b"0\n")
+    scene.asks(table(servers, bad))
+    caplog.set_level(logging.INFO)
+    for _ in range(4):
+        assert "409" in str(scene.turn().reason)
+    assert bad.count == 8
+    assert caplog.text.count("an upstream does not serve") == 1
+    assert "serves again" not in caplog.text
+    bad.mended = True
+    assert scene.turn() == READY
+    assert caplog.text.count("an upstream serves again") == 1, "control: it recovers"
 
 
 def test_a_witness_that_is_down_is_named_and_counts_again_when_it_is_back(
