@@ -48,7 +48,8 @@ def check_url(url: str, *, has_credential: bool) -> None:
         host, _ = parts.hostname, parts.port
     except ValueError:
         raise BadValue(allowed) from None
-    plain = parts.scheme in ("http", "https") and host and not parts.username
+    # A password alone is a credential as well, and URLs are shown in logs.
+    plain = parts.scheme in ("http", "https") and host and "@" not in parts.netloc
     if not plain or parts.query or parts.fragment or not url.isascii() or not url.isprintable():
         raise BadValue(allowed)
     if has_credential and parts.scheme == "http" and not is_loopback(str(host)):

@@ -46,6 +46,7 @@ def test_each_table_has_a_key_of_its_own(tmp_path: Path) -> None:
         ("witness_required = 1", "witness_required = 0", "witness_required"),
         ("https://w.example", "ftp://w.example", "url: must be http:// or https://"),
         ("/submit", "/submit?a=b", "url: must be"),
+        ("https://", "https://:password@", "without user"),
         ("+B", "+A", "not an Ed25519 verifier key of type 4"),
         ("witness.example/w1+", "witness.example/w2+", "hash does not fit"),
         ("witness.example/w1+", "witness.example/w1 +", "key: not a verifier key"),
