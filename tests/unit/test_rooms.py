@@ -85,7 +85,7 @@ ROOM_STATEMENTS_MAX = {
     "storage/staging": 400,
     "storage/tables": 1_050,
     "storage/upkeep": 400,
-    "storage/write": 2_050,
+    "storage/write": 2_100,
     "telemetry": 1_200,
 }
 STATEMENTS_MAX = 56_200
