@@ -171,7 +171,7 @@ class Connection(asyncio.BufferedProtocol):
         # request at once.
         self._held_max = HELD_BYTES_MAX
         self._last = b""  # the last bytes of this head, to find its empty line across reads
-        # The bytes of this head until its first line is complete.
+        # The bytes of this head until its first line is complete, less empty lines before it.
         self._line = b""
         # Whether the peer has closed its side, and will send nothing more.
         self._said_all = False
@@ -360,9 +360,14 @@ class Connection(asyncio.BufferedProtocol):
         return self._transport is not None
 
     def end(self) -> None:
-        """Close the connection after the bytes that are already written were sent."""
-        if self._transport is not None:
+        """Close the connection after the bytes that are already written were sent.
+
+        A peer that does not read them within the time of a body loses them.
+        """
+        if self._transport is not None and not self._transport.is_closing():
             self._transport.close()
+            if self.unread_bytes:
+                self._loop.call_later(self._limits.body_seconds, self.abort)
 
     def abort(self) -> None:
         """Close the connection at once; unsent bytes are lost."""
@@ -411,7 +416,7 @@ class Connection(asyncio.BufferedProtocol):
         part = self._take(end + len(_EMPTY_LINE) - known if ended else len(self._held))
         self._last = (self._last + part)[-len(_EMPTY_LINE) + 1 :]
         if not self._raw or b"\r\n" not in self._line:
-            self._line = self._line + part if self._raw else part
+            self._line = (self._line + part if self._raw else part).lstrip(b"\r\n")
         self._raw += len(part)
         if self._raw > HEAD_BYTES_MAX:
             self._refuse(HEAD_TOO_LARGE if b"\r\n" in self._line else TARGET_TOO_LONG)

@@ -136,15 +136,15 @@ def ask_for_body(
 ) -> None:
     """Begin to accept a body of at most `bytes_max` bytes.
 
-    `continue_` is called to send `100 Continue` where the request expects it; call this only after
-    headers and credential were checked.
+    `continue_` is called to send `100 Continue` where the request expects it, which one of HTTP/1.0
+    cannot (RFC 9110, 10.1.1); call this only after headers and credential were checked.
 
     Raises:
         MalformedRequest: 413: the declared length is above `bytes_max`.
     """
     if request.length is not None and request.length > bytes_max:
         raise MalformedRequest("body: too large", status=413)
-    if "expect" in head.headers:
+    if request.http_11 and "expect" in head.headers:
         continue_()
     request.body_bytes_max = bytes_max
     request.connection.open_body()

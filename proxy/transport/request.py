@@ -148,7 +148,8 @@ class ReceivedRequest:
             InvariantBroken: A header or the phrase contains a line break, which would begin another
                 header.
         """
-        if reply.status in _BODILESS:
+        # The length of a body that a relayed HEAD asks about is unknown, and not 0.
+        if reply.status in _BODILESS or (self.method == "HEAD" and not reply.body):
             return self._head(reply, headers, now_ms, stays=stays)
         headers["Content-Length"] = str(len(reply.body))
         head = self._head(reply, headers, now_ms, stays=stays)
@@ -183,8 +184,11 @@ class ReceivedRequest:
 
 
 def chunk_of(piece: bytes) -> bytes:
-    """One piece of an answer, framed as a chunk."""
-    return b"%x\r\n%b\r\n" % (len(piece), piece)
+    """One piece of an answer, framed as a chunk; nothing for an empty one.
+
+    A chunk without bytes would end the answer, and what follows would be read as another answer.
+    """
+    return b"%x\r\n%b\r\n" % (len(piece), piece) if piece else b""
 
 
 @lru_cache(maxsize=4)

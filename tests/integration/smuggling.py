@@ -321,6 +321,12 @@ HONEST: Final[dict[str, Case]] = {
     "expectation": Case(
         POST + b"Expect: 100-continue\r\nContent-Length: 14\r\n\r\n" + BODY, (100, 200)
     ),
+    "expectation on 1.0": Case(
+        POST.replace(b"/1.1", b"/1.0")
+        + b"Expect: 100-continue\r\nContent-Length: 14\r\n\r\n"
+        + BODY,
+        (200,),
+    ),
     "encoded letter": Case(_path(b"/v1/who%61mi"), (200,)),
     "an ignored override": Case(GET + b"X-HTTP-Method-Override: DELETE\r\n\r\n", (200,)),
     "line breaks before": Case(b"\r\n\r\n" + GET + b"\r\n", (200,)),

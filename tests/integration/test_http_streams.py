@@ -145,6 +145,16 @@ async def test_a_peer_that_leaves_an_idle_stream_frees_it(
         await idle(bench.listener)
 
 
+async def test_an_empty_piece_does_not_end_an_answer() -> None:
+    async with streaming() as bench:
+        reader, writer, source = await bench.ask()
+        for piece in (b"one", b"", b"two", None):
+            source.pieces.put_nowait(piece)
+        raw = await asyncio.wait_for(reader.readuntil(LAST_CHUNK), WAIT_S)
+        assert raw.endswith(b"\r\n\r\n3\r\none\r\n3\r\ntwo\r\n" + LAST_CHUNK)
+        writer.close()
+
+
 async def test_what_breaks_in_the_middle_is_never_taken_for_whole() -> None:
     async with streaming() as bench:
         reader, writer, source = await bench.ask()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
+import socket
 import time
 from collections.abc import Callable
 from contextvars import Context
@@ -134,6 +135,34 @@ async def test_a_peer_that_does_not_read_is_cut_off_and_one_that_reads_again_is_
         connection.connection_lost(None)
 
 
+@pytest.mark.parametrize("reads", [True, False])
+async def test_what_is_not_read_does_not_keep_a_closed_connection(*, reads: bool) -> None:
+    # Less than what pauses an answer, so that no deadline for reading has begun.
+    listening, loop = Listening(), asyncio.get_running_loop()
+    ours, peers = socket.socketpair()
+    peers.setblocking(False)  # noqa: FBT003 - a positional parameter of the standard library
+    transport, connection = await loop.connect_accepted_socket(
+        lambda: Connection(listening.terms, lambda _peer: True), ours
+    )
+    written = 0
+    while not connection.unread_bytes:
+        connection.say(b"x" * 1_024)
+        written += 1_024
+    gone = asyncio.Event()
+    connection.departure.tell(gone.set)
+    connection.end()
+    received = b""
+    if reads:
+        while piece := await loop.sock_recv(peers, 65_536):
+            received += piece
+    await asyncio.wait_for(gone.wait(), WAIT_S)
+    while not reads and (piece := await loop.sock_recv(peers, 65_536)):
+        received += piece
+    assert (len(received) == written) is reads
+    assert transport.is_closing()
+    peers.close()
+
+
 async def test_a_connection_that_ends_while_it_is_paused_leaves_no_timer_behind() -> None:
     listening = Listening()
     first, gone = listening.connected()
@@ -252,6 +281,23 @@ async def test_only_of_whom_we_know_much_is_read_at_once(*, known: bool) -> None
     assert len(connection.get_buffer(-1)) == most
     connection.open_body()
     assert len(connection.get_buffer(-1)) == most
+    connection.connection_lost(None)
+
+
+@pytest.mark.parametrize(
+    ("version", "served"), [(b"HTTP/1.1", True), (b"HTTP/2.0", False), (b"RTSP/1.0", False)]
+)
+async def test_an_empty_line_in_two_parts_hides_no_other_protocol(
+    version: bytes, *, served: bool
+) -> None:
+    listening = Listening()
+    connection, _ = listening.connected()
+    for part in (b"\r", b"\n", b"GET / " + version + b"\r\nHost: a\r\n\r\n"):
+        listening.sent(connection, part)
+    await settle()
+    assert bool(listening.came) is served
+    listening.let.set()
+    await settle()
     connection.connection_lost(None)
 
 

@@ -160,6 +160,10 @@ def test_a_head_is_answered_with_the_length_of_what_it_does_not_get() -> None:
     made = asked("HEAD").answer(HttpReply(status=200, body=b"tea"), {}, 0, stays=True)
     assert made.endswith(b"\r\n\r\n")
     assert "Content-Length: 3" in lines_of(made)
+    # Of an upstream's answer to HEAD nobody has the body; its length is not 0 for that.
+    relayed = HttpReply(status=200)
+    assert b"Content-Length" not in asked("HEAD").answer(relayed, {}, 0, stays=True)
+    assert b"Content-Length: 0\r\n" in asked("GET").answer(relayed, {}, 0, stays=True)
 
 
 def test_an_answer_in_pieces_has_chunks_where_its_peer_reads_them() -> None:
