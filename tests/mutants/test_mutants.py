@@ -173,13 +173,14 @@ def test_a_mutant_is_caught(mutant: Mutant, copy: Copy) -> None:
 @pytest.mark.heavy
 @pytest.mark.share(of=2, turn=1)
 @pytest.mark.timeout(3_600)
-def test_most_faults_by_rule_in_what_was_changed_last_are_noticed(copy: Copy) -> None:
+def test_faults_by_rule_in_what_was_changed_last_are_noticed(copy: Copy) -> None:
     warm_up()
     tried = drawn(BY_RULE, str(TODAY))
     survivors = [fault.name for fault in tried if not noticed(copy, fault)]
-    # Some change nothing that a unit test could see; `python -m tests.mutants.score` lists them.
-    # Six are a small sample, of which chance alone may draw four of that kind.
-    assert len(survivors) <= len(tried) * 2 // 3, survivors
+    # Some change nothing that a unit test could see; `python -m tests.mutants.score` lists them. Up
+    # to half of a file's faults are of that kind, so of six that are drawn chance alone leaves five
+    # unnoticed in one run of ten, and all in one of sixty.
+    assert len(survivors) < len(tried), survivors
 
 
 def test_a_fault_by_rule_is_held_against_the_unit_tests_of_its_folder() -> None:
