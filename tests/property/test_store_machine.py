@@ -64,6 +64,7 @@ class StoreMachine(RuleBasedStateMachine):
         self._waiting: set[CandidateId] = set()
         self._version = 0
         self._violations = 0
+        self._asked = 0
 
     def _failpoint(self, name: str) -> None:
         # The commit of a batch, and not one with which the writer finds out by itself, once a
@@ -153,7 +154,9 @@ class StoreMachine(RuleBasedStateMachine):
 
     @rule(target=held, text=WORDS)
     def hold(self, text: str) -> CandidateId:
-        candidate = candidate_of(text, instructions=True)
+        # Each has a text of its own, because a denial is also of what is asked again.
+        self._asked += 1
+        candidate = candidate_of(f"{text} {self._asked}", instructions=True)
         outcome = write(self._store, submission_of(candidate))[0]
         assert outcome.decision is Decision.HOLD
         self._waiting.add(outcome.candidate_id)
