@@ -393,8 +393,10 @@ class Core:
 
     def knows(self, principal_id: str, segment: RelayedText) -> bool:
         """Whether an equal segment was recorded before, and all of its texts are indexed still."""
-        known = self._indexed.get(self._segment(principal_id, segment))
-        return known is not None and self.ring_of(principal_id).keeps(known)
+        name = self._segment(principal_id, segment)
+        known = self._indexed.get(name)
+        # Segments that have no print, because they are not JSON, are not equal for that.
+        return name[2] != 0 and known is not None and self.ring_of(principal_id).keeps(known)
 
     def _segment(self, principal_id: str, segment: RelayedText) -> tuple[str, str, int]:
         said = [segment.server, segment.tool, segment.kind.value, *segment.texts]

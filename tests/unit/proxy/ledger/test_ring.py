@@ -63,6 +63,15 @@ async def test_a_text_that_comes_again_is_kept_once_and_found_as_if_it_were_new(
     assert origin.tool == "search"
 
 
+async def test_two_answers_that_have_no_print_are_not_one() -> None:
+    ledger = Ledger()
+    # Half a surrogate pair cannot be encoded, so the whole answer has no print.
+    await ledger.sessions.saw(ADA.principal_id, segment("something about rivers", "\ud800"))
+    assert culprits(ledger, NOTE) == (), "control"
+    await ledger.sessions.saw(ADA.principal_id, segment(NOTE, "\ud800"))
+    assert culprits(ledger, NOTE)
+
+
 async def test_an_answer_that_comes_again_is_read_once_for_as_long_as_all_of_it_is_indexed(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
